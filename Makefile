@@ -1,0 +1,74 @@
+# make            builds ./handoff
+# make help       lists the targets
+CC      ?= cc
+BUILD   ?= build
+PREFIX  ?= /usr/local
+OPT     ?= -O2 -g
+DEPS     = libcjson sndfile soxr libzip zlib libjpeg
+ROOMS    = engine probe datasets eval reports
+
+WARN     = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes
+# -ffp-contract=off: a fused multiply-add happens only where the code says fma, so results do not depend on the
+# compiler. There is no -ffast-math for the same reason.
+ALLFLAGS = -std=c11 $(OPT) -ffp-contract=off $(WARN) -I. -pthread $(shell pkg-config --cflags $(DEPS)) $(CFLAGS)
+LIBS     = $(shell pkg-config --libs $(DEPS)) -lm -pthread $(LDFLAGS)
+
+SRC      = $(filter-out eval/main.c,$(foreach room,$(ROOMS),$(wildcard $(room)/*.c)))
+OBJ      = $(SRC:%.c=$(BUILD)/%.o)
+TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+FUZZERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
+
+.PHONY: all test check-sanitize bench install clean help fuzz
+.SECONDARY:
+
+all: handoff
+
+handoff: $(BUILD)/handoff
+	@cp $< $@
+
+$(BUILD)/handoff: $(BUILD)/eval/main.o $(BUILD)/libhandoff.a
+	$(CC) $(ALLFLAGS) $^ $(LIBS) -o $@
+
+$(BUILD)/libhandoff.a: $(OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+# The instruction set of a kernel file is in its name; which one runs is decided at start.
+ifneq (,$(filter x86_64 amd64,$(shell uname -m)))
+$(BUILD)/engine/kernels_avx2.o:   ISA = -mavx2 -mfma
+$(BUILD)/engine/kernels_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
+endif
+$(BUILD)/engine/kernels_%.o: OPT += -O3
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALLFLAGS) $(ISA) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libhandoff.a
+	$(CC) $(ALLFLAGS) $^ $(LIBS) -o $@
+
+test: $(BUILD)/handoff $(TESTS)                ## build and run all tests
+	@cp $(BUILD)/handoff handoff
+	@HANDOFF=$(BUILD)/handoff BUILD=$(BUILD) tests/run $(TESTS)
+
+check-sanitize:                                ## the same tests under ASan and UBSan, then the fuzz seeds
+	$(MAKE) BUILD=$(BUILD)-sanitize OPT="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined" test fuzz
+
+fuzz: $(FUZZERS)                               ## replay the fuzz seeds
+	@tests/fuzz_seeds $(FUZZERS)
+
+bench: handoff                                 ## timings (never part of the tests)
+	@scripts/bench
+
+install: handoff                               ## install to $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 handoff $(DESTDIR)$(PREFIX)/bin/handoff
+
+clean:                                         ## remove what was built
+	rm -rf $(BUILD) $(BUILD)-sanitize handoff
+
+help:                                          ## this list
+	@echo "make                 build ./handoff"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+-include $(OBJ:.o=.d) $(BUILD)/eval/main.d $(TESTS:=.d) $(FUZZERS:=.d)

@@ -1,0 +1,95 @@
+/* datasets.h - the hold-outs as they lie on disk, turned into one `sample` type, and the prompts asked about them.
+ *
+ *     struct task_spec spec = {.task = "mmlu", .path = "data.tar"};
+ *     struct dataset *d;
+ *     if (dataset_open(&d, &spec, &e)) ...
+ *     struct sample s;
+ *     int got;
+ *     while ((got = dataset_next(d, &s, &e)) > 0) ...        -- s is valid until the next call
+ *
+ * Every file is untrusted. A damaged file as a whole fails dataset_open or dataset_next; a damaged row is skipped,
+ * counted and reported through dataset_notes, unless it is the reader's only way to keep its place.
+ * Nothing is ever extracted to disk.
+ */
+#ifndef HANDOFF_DATASETS_H
+#define HANDOFF_DATASETS_H
+
+#include "engine/base.h"
+
+enum answer_type { ANSWER_CHOICE, ANSWER_NUMBER, ANSWER_TEXT, ANSWER_RELAXED, ANSWER_ANLS, ANSWER_SPEECH };
+enum sample_modality { MODALITY_TEXT, MODALITY_IMAGE, MODALITY_AUDIO };
+const char *answer_type_name(enum answer_type t);       /* mcq, numeric, text, vqa_relaxed, vqa_anls, asr */
+const char *modality_name(enum sample_modality m);      /* text, image, audio */
+
+struct sample_media {
+    enum sample_modality kind;
+    const void *bytes;          /* encoded, as stored */
+    size_t n_bytes;
+    const char *name;           /* file or member name, for messages */
+    double begin_s, end_s;      /* part of a long recording; end_s = 0: all of it */
+};
+
+/* Text is exactly as stored. Pointers live until the next dataset_next. */
+struct sample {
+    const char *dataset;        /* "mmlu", "arc-easy", ... */
+    const char *id;             /* unique within its data set, see datasets/fixtures naming in the README */
+    const char *split, *subject;        /* "" if none */
+    const char *group;          /* samples that stand or fall together (rotations, one speaker); "" if none */
+    enum sample_modality modality;
+    enum answer_type type;
+    const char *question;       /* NULL for pure transcription */
+    int n_choices;
+    const char **choices, **labels;
+    int answer_index;           /* -1 if not a choice */
+    int n_answers;
+    const char **answers;       /* the label for a choice; all accepted answers otherwise; empty: hidden */
+    int n_media;
+    struct sample_media *media;
+    const cJSON *meta;          /* further fields of that set, may be NULL */
+};
+
+/* One task of a run: from --data TASK=PATH, or a line of a suite file. NULL or -1: the default of the format. */
+struct task_spec {
+    const char *task;           /* its name in the records */
+    const char *format;         /* which reader; NULL: named as the task */
+    const char *path;
+    const char *split;
+    const char *system;         /* system message */
+    const char *prompt;         /* user turn: {question} {options} {subject} {hint} {label0}... ; see suites/README */
+    int shots;                  /* few-shot examples before the question */
+    int max_tokens;             /* limit of the answer */
+    const char *grader;         /* how it is graded: choice, number, text, relaxed, anls, speech, mmlu-pro, mmbench, mmau */
+    const char *extract;        /* variant of the grader */
+    const char *normalizer;     /* speech: whisper, open-asr, gigaspeech, none */
+};
+
+/* A suite: a built-in name ("mini", "paper") or a JSON file; relative paths are taken from data_root, NULL: the folder
+ * of the suite file. Specs and their strings belong to the suite. */
+struct suite { char *name; int n_tasks; struct task_spec *tasks; struct arena arena; };
+int suite_open(struct suite *s, const char *name_or_path, const char *data_root, struct err *e);
+void suite_close(struct suite *s);
+/* "task=path" from the command line, with the defaults of that task. */
+int suite_add(struct suite *s, const char *task_equals_path, struct err *e);
+
+struct dataset;
+int dataset_open(struct dataset **out, const struct task_spec *spec, struct err *e);
+void dataset_close(struct dataset *d);
+/* 1: *s is the next sample; 0: the end; -1: the file as a whole is damaged. */
+int dataset_next(struct dataset *d, struct sample *s, struct err *e);
+int64_t dataset_count(const struct dataset *d);         /* samples to come in all, -1 if only reading tells */
+/* The spec with every default filled in. */
+const struct task_spec *dataset_spec(const struct dataset *d);
+/* Lines for people: what was found (form, split, rows against the published size), what was skipped and why. */
+const char *dataset_notes(const struct dataset *d);
+int64_t dataset_skipped(const struct dataset *d);       /* rows refused so far */
+/* SHA-256 over the normalised samples read so far. */
+void dataset_fingerprint(const struct dataset *d, char hex[65]);
+
+/* The conversation to ask: [{"role", "content"}], media as parts {"type": "image"|"audio"} in the order of s->media
+ * before the text. Caller deletes. */
+cJSON *dataset_prompt(struct dataset *d, const struct sample *s, struct err *e);
+
+/* One line of the normalised form, as `inspect --data T=PATH --json-lines` prints it. */
+void sample_print(const struct sample *s, struct text *out);
+
+#endif

@@ -1,0 +1,43 @@
+/* probe.h - how sure the model was: the handoff probe, and what the token distributions say.
+ *
+ * The probe reads the rows of the tapped layer, one for each generated token (row 0: the last prompt position; the
+ * stop token's row included), the first 1024 at most, and gives p_wrong; confidence = 1 - p_wrong.
+ */
+#ifndef HANDOFF_PROBE_H
+#define HANDOFF_PROBE_H
+
+#include "engine/engine.h"
+
+struct probe;
+/* Takes the 11 tensors "handoff_probe.*" (or "probe.*") from w; settings (probe_layer, probe_layer_norm_eps,
+ * probe_max_tokens) from the engine's config where m is given, else layer 28, eps 1e-5, 1024 rows. */
+int probe_open(struct probe **out, const struct weights *w, const struct engine *m, struct err *e);
+void probe_close(struct probe *p);
+bool probe_in(const struct weights *w);                 /* does this file hold a probe? */
+int probe_layer(const struct probe *p);
+int probe_dim(const struct probe *p);                   /* width of a row */
+int probe_max_rows(const struct probe *p);
+
+struct probe_result {
+    int rows;                   /* rows used */
+    double logit;               /* z; p_wrong = sigmoid(z) */
+    double p_wrong;
+    double confidence;          /* sigmoid(-z), exact also where it is tiny */
+};
+/* rows: [n, probe_dim]. Fails if n is 0 or a row is not finite. */
+int probe_score(const struct probe *p, const float *rows, int n, struct probe_result *r, struct err *e);
+
+/* One generated token against its distribution: softmax over the whole vocabulary, natural logarithm, double. */
+struct token_stats {
+    double entropy;             /* nats: ln Z - sum e^(l-m) (l-m) / Z; -inf logits contribute 0 */
+    double logprob;             /* of the chosen token */
+    double margin;              /* best logit minus second best */
+};
+/* Fails if a logit is NaN or +inf, or all are -inf. */
+int token_stats(const float *logits, int n, int32_t chosen, struct token_stats *s, struct err *e);
+
+/* Aggregates over the tokens of an answer (the caller leaves out stop token and thought channel). */
+struct entropy_summary { double mean, max, first, sum; };       /* NAN each if n is 0 */
+struct entropy_summary entropy_summarise(const double *entropy, int n);
+
+#endif
