@@ -1,0 +1,137 @@
+/* cli.c - options and help of the verbs. */
+#define _GNU_SOURCE
+#include "eval/cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void strings_add(struct strings *s, const char *v)
+{
+    s->at = mem_grow(s->at, (size_t)s->n + 1, sizeof *s->at);
+    s->at[s->n++] = v;
+}
+
+static void print_help(const struct usage *u)
+{
+    printf("handoff %s %s\n\n%s\n\n", u->verb, u->synopsis, u->about);
+    int width = 0;
+    for (const struct option *o = u->options; o->name; o++) {
+        int n = (int)(strlen(o->name) + (o->value ? strlen(o->value) + 1 : 0));
+        width = n > width ? n : width;
+    }
+    for (const struct option *o = u->options; o->name; o++) {
+        int n = printf("  %s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        printf("%*s%s\n", width + 4 - n, "", o->help);
+    }
+    if (u->example)
+        printf("\nExample:\n  %s\n", u->example);
+}
+
+static const struct option *find_option(const struct usage *u, const char *arg, size_t len)
+{
+    for (const struct option *o = u->options; o->name; o++)
+        if (strlen(o->name) == len && memcmp(o->name, arg, len) == 0)
+            return o;
+    return NULL;
+}
+
+static int set_number(const struct option *o, const char *value, struct err *e)
+{
+    char *end;
+    errno = 0;
+    if (o->kind == OPT_INT) {
+        long long v = strtoll(value, &end, 10);
+        if (end == value || *end || errno)
+            return err_set(e, EXIT_USAGE, "%s: a whole number was expected, not \"%s\"", o->name, value);
+        *(int64_t *)o->to = v;
+    } else {
+        double v = strtod(value, &end);
+        if (end == value || *end || !isfinite(v))
+            return err_set(e, EXIT_USAGE, "%s: a number was expected, not \"%s\"", o->name, value);
+        *(double *)o->to = v;
+    }
+    return 0;
+}
+
+static int set_option(const struct option *o, const char *value, struct err *e)
+{
+    switch (o->kind) {
+    case OPT_FLAG: *(bool *)o->to = true; return 0;
+    case OPT_STRING: *(const char **)o->to = value; return 0;
+    case OPT_STRINGS: strings_add(o->to, value); return 0;
+    case OPT_INT: case OPT_DOUBLE: return set_number(o, value, e);
+    }
+    return 0;
+}
+
+int cli_parse(const struct usage *u, int argc, char **argv, struct strings *args, struct err *e)
+{
+    bool options_end = false;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (!options_end && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)) {
+            print_help(u);
+            return 1;
+        }
+        if (!options_end && strcmp(arg, "--") == 0) {
+            options_end = true;
+        } else if (!options_end && arg[0] == '-' && arg[1]) {
+            const char *equals = strchr(arg, '=');
+            const struct option *o = find_option(u, arg, equals ? (size_t)(equals - arg) : strlen(arg));
+            if (!o)
+                return err_set(e, EXIT_USAGE, "%s: unknown option %s; see \"handoff %s --help\"", u->verb, arg,
+                               u->verb);
+            if (o->kind == OPT_FLAG ? equals != NULL : !equals && i + 1 == argc)
+                return err_set(e, EXIT_USAGE, "%s: %s; see \"handoff %s --help\"", o->name,
+                               equals ? "takes no value" : "a value was expected", u->verb);
+            const char *value = o->kind == OPT_FLAG ? NULL : equals ? equals + 1 : argv[++i];
+            if (set_option(o, value, e))
+                return -1;
+        } else if (args) {
+            strings_add(args, arg);
+        } else {
+            return err_set(e, EXIT_USAGE, "%s: unexpected argument \"%s\"; see \"handoff %s --help\"", u->verb, arg,
+                           u->verb);
+        }
+    }
+    return 0;
+}
+
+int cli_fail(const struct err *e)
+{
+    fflush(stdout);
+    fprintf(stderr, "handoff: %s\n", e->msg);
+    return e->code ? e->code : EXIT_MACHINE;
+}
+
+int cli_end(int stop, const struct err *e)
+{
+    return stop > 0 ? EXIT_DONE : cli_fail(e);
+}
+
+int cli_print(const struct text *t, struct err *e)
+{
+    if (t->len && fwrite(t->data, 1, t->len, stdout) != t->len)
+        return err_machine(e, "standard output cannot be written");
+    return fflush(stdout) ? err_machine(e, "standard output cannot be written") : 0;
+}
+
+const char *cli_program_dir(void)
+{
+    static char dir[4096];
+    if (dir[0])
+        return dir;
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+    if (n <= 0) {
+        strcpy(dir, ".");
+        return dir;
+    }
+    dir[n] = '\0';
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        *slash = '\0';
+    return dir;
+}

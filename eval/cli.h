@@ -1,0 +1,68 @@
+/* cli.h - the command line: options, help, and the verbs (inside eval/ only).
+ *
+ *     static const struct option options[] = {
+ *         {"--limit", OPT_INT, &limit, "N", "first N samples of each task"},
+ *         {"--json", OPT_FLAG, &json, NULL, "print JSON"}, {0}};
+ *     static const struct usage usage = {"run", "--model M ...", "What it does.", options, "handoff run ..."};
+ *     int stop = cli_parse(&usage, argc, argv, &args, &e);
+ *     if (stop) return cli_end(stop, &e);
+ */
+#ifndef HANDOFF_CLI_H
+#define HANDOFF_CLI_H
+
+#include <stdio.h>
+#include "engine/base.h"
+
+/* A list of strings that are not owned (they point into argv). */
+struct strings { const char **at; int n; };
+void strings_add(struct strings *s, const char *v);
+
+/* `to` points to: bool, const char *, struct strings (the option may be repeated), int64_t, double. */
+enum option_kind { OPT_FLAG, OPT_STRING, OPT_STRINGS, OPT_INT, OPT_DOUBLE };
+struct option {
+    const char *name;           /* "--limit"; an entry without a name ends the list */
+    enum option_kind kind;
+    void *to;
+    const char *value;          /* what help calls the value: "N"; NULL for flags */
+    const char *help;
+};
+
+struct usage {
+    const char *verb, *synopsis, *about;
+    const struct option *options;
+    const char *example;        /* one or more lines that work as pasted */
+};
+
+/* Reads argv[1..]; argv[0] is the verb. Both "--limit 3" and "--limit=3" are understood, "--" ends the options.
+ * Whatever is not an option goes to `args` (NULL: none is expected). Returns 0, 1 if --help was printed, -1 on wrong
+ * usage with *e filled. */
+int cli_parse(const struct usage *u, int argc, char **argv, struct strings *args, struct err *e);
+/* For `return cli_end(stop, &e)`: prints the error, if there is one, and gives the exit status. */
+int cli_end(int stop, const struct err *e);
+/* Prints "handoff: <message>" and returns the error's exit status. */
+int cli_fail(const struct err *e);
+/* Everything in `t` to standard output; -1 if that fails (a full disk, a closed pipe). */
+int cli_print(const struct text *t, struct err *e);
+/* The folder of the running program: what ships with it (the embedded hold-outs) lies beside it. */
+const char *cli_program_dir(void);
+
+/* The verbs. argv[0] is the verb's name; each returns an exit status. */
+int cmd_run(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
+int cmd_probe(int argc, char **argv);
+int cmd_grade(int argc, char **argv);
+int cmd_auroc(int argc, char **argv);
+int cmd_curve(int argc, char **argv);
+int cmd_calibrate(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_report(int argc, char **argv);
+int cmd_merge(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_import(int argc, char **argv);
+int cmd_selfcheck(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+
+#endif

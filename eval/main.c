@@ -1,0 +1,40 @@
+/* main.c - the table of verbs. */
+#include "eval/cli.h"
+
+#include <string.h>
+
+#define HANDOFF_VERSION "0.1"
+
+static const struct verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *does;
+} verbs[] = {
+    {"probe", cmd_probe, "confidence for hidden rows captured anywhere"},
+};
+
+static void print_help(FILE *to)
+{
+    fprintf(to, "handoff %s - evaluate and calibrate on-device models that know when they are wrong\n\n", HANDOFF_VERSION);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].does);
+    fprintf(to, "\n\"handoff VERB --help\" explains a verb. Exit status: 0 done, 1 a check failed, 2 wrong usage,\n"
+                "3 bad input, 4 the machine failed or the run was interrupted (run it again to go on).\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(argc < 2 ? stderr : stdout);
+        return argc < 2 ? EXIT_USAGE : EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("handoff %s\n", HANDOFF_VERSION);
+        return EXIT_DONE;
+    }
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "handoff: unknown verb \"%s\"; \"handoff --help\" lists them\n", argv[1]);
+    return EXIT_USAGE;
+}
