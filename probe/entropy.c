@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Largest two logits; fails on what is no distribution. */
-static int best_two(const float *logits, int n, double *first, double *second, struct err *e)
+static int best_two(const double *logits, int n, double *first, double *second, struct err *e)
 {
     *first = *second = -INFINITY;
     for (int i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ static int best_two(const float *logits, int n, double *first, double *second, s
     return *first == -INFINITY ? err_input(e, "no finite logit among %d", n) : 0;
 }
 
-int token_stats(const float *logits, int n, int32_t chosen, struct token_stats *s, struct err *e)
+int token_stats(const double *logits, int n, int32_t chosen, struct token_stats *s, struct err *e)
 {
     double first, second, z = 0, weighted = 0;
     if (best_two(logits, n, &first, &second, e))

@@ -33,7 +33,7 @@ static const char *const prefixes[] = {"handoff_probe.", "probe."};
 
 static const char *find_prefix(const struct weights *w)
 {
-    char name[64];
+    char name[128];
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         snprintf(name, sizeof name, "%sproj.weight", prefixes[i]);
         if (weights_find(w, name))
@@ -50,7 +50,7 @@ bool probe_in(const struct weights *w)
 static float *read_tensor(const struct weights *w, const char *prefix, const char *rest, int n_dims,
                           const int64_t *dim, struct err *e)
 {
-    char name[64];
+    char name[128];
     snprintf(name, sizeof name, "%s%s", prefix, rest);
     return weights_read(w, name, n_dims, dim, e);
 }
@@ -58,7 +58,7 @@ static float *read_tensor(const struct weights *w, const char *prefix, const cha
 /* Rows of a matrix, whatever they are; 0 if it is absent (reading it then says so). */
 static int64_t rows_of(const struct weights *w, const char *prefix, const char *rest)
 {
-    char name[64];
+    char name[128];
     snprintf(name, sizeof name, "%s%s", prefix, rest);
     const struct tensor *t = weights_find(w, name);
     return t && t->n_dims == 2 ? t->dim[0] : 0;
@@ -80,7 +80,7 @@ static int read_layer(const struct weights *w, const char *prefix, const char *p
 static int read_tensors(struct probe *p, const struct weights *w, const char *prefix, struct err *e)
 {
     static const char *const head[N_HEAD_LAYERS] = {"head.0", "head.2", "head.4"};
-    char name[64];
+    char name[128];
     snprintf(name, sizeof name, "%sproj.weight", prefix);
     const struct tensor *t = weights_find(w, name);
     const int64_t limit = 1 << 20;

@@ -34,7 +34,7 @@ struct token_stats {
     double margin;              /* best logit minus second best */
 };
 /* Fails if a logit is NaN or +inf, or all are -inf. */
-int token_stats(const float *logits, int n, int32_t chosen, struct token_stats *s, struct err *e);
+int token_stats(const double *logits, int n, int32_t chosen, struct token_stats *s, struct err *e);
 
 /* Aggregates over the tokens of an answer (the caller leaves out stop token and thought channel). */
 struct entropy_summary { double mean, max, first, sum; };       /* NAN each if n is 0 */

@@ -1,0 +1,298 @@
+/* answer.c - continuous batching: prompts join and finished sequences leave between two steps. */
+#include "eval/answer.h"
+#include "eval/sampling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct slot {
+    bool used;
+    struct answer_request request;
+    struct seq *seq;
+    struct answer answer;
+    float *rows;                /* [n_rows, dim], the probe's input */
+    int n_rows, cap_rows;
+    uint64_t rng;
+};
+
+struct batcher {
+    struct engine *m;
+    const struct probe *probe;
+    int n_slots;
+    struct slot *slots;
+    struct answer *finished;
+    int n_finished, cap_finished;
+    float *tap, *logits;        /* [n_slots, hidden], [n_slots, vocab] */
+    double *wide;               /* [vocab], one row of logits in double */
+    int32_t thought_open, thought_close;    /* -1: the vocabulary has no such token */
+};
+
+const char *answer_stop_name(enum answer_stop s)
+{
+    return s == STOP_EOS ? "eos" : s == STOP_LENGTH ? "length" : "context";
+}
+
+void answer_free(struct answer *a)
+{
+    ids_free(&a->tokens);
+    free(a->steps);
+    free(a->label_logprob);
+    *a = (struct answer){0};
+}
+
+struct batcher *batcher_new(struct engine *m, const struct probe *p, int batch)
+{
+    const struct model_info *info = engine_info(m);
+    struct batcher *b = NEW(struct batcher, 1);
+    b->m = m;
+    b->probe = p;
+    b->n_slots = batch;
+    b->slots = NEW(struct slot, batch);
+    b->tap = NEW(float, (size_t)batch * (size_t)info->hidden_size);
+    b->logits = NEW(float, (size_t)batch * (size_t)info->vocab_size);
+    b->wide = NEW(double, info->vocab_size);
+    b->thought_open = tokenizer_find(engine_tokenizer(m), "<|channel>");
+    b->thought_close = tokenizer_find(engine_tokenizer(m), "<channel|>");
+    return b;
+}
+
+static void slot_clear(struct slot *s)
+{
+    seq_free(s->seq);
+    ids_free(&s->request.prompt);
+    free(s->request.soft);
+    free(s->rows);
+    *s = (struct slot){0};
+}
+
+void batcher_free(struct batcher *b)
+{
+    if (!b)
+        return;
+    for (int i = 0; i < b->n_slots; i++) {
+        answer_free(&b->slots[i].answer);
+        slot_clear(&b->slots[i]);
+    }
+    for (int i = 0; i < b->n_finished; i++)
+        answer_free(&b->finished[i]);
+    free(b->slots);
+    free(b->finished);
+    free(b->tap);
+    free(b->logits);
+    free(b->wide);
+    free(b);
+}
+
+bool batcher_has_room(const struct batcher *b)
+{
+    return batcher_active(b) < b->n_slots;
+}
+
+int batcher_active(const struct batcher *b)
+{
+    int n = 0;
+    for (int i = 0; i < b->n_slots; i++)
+        n += b->slots[i].used;
+    return n;
+}
+
+static void finish(struct batcher *b, struct slot *s)
+{
+    if (b->n_finished == b->cap_finished) {
+        b->cap_finished = b->cap_finished * 2 + 8;
+        b->finished = mem_grow(b->finished, (size_t)b->cap_finished, sizeof *b->finished);
+    }
+    b->finished[b->n_finished++] = s->answer;
+    s->answer = (struct answer){0};
+    slot_clear(s);
+}
+
+bool batcher_take(struct batcher *b, struct answer *out)
+{
+    if (b->n_finished == 0)
+        return false;
+    *out = b->finished[0];
+    memmove(b->finished, b->finished + 1, (size_t)--b->n_finished * sizeof *b->finished);
+    return true;
+}
+
+void batcher_add(struct batcher *b, struct answer_request *r)
+{
+    int i = 0;
+    while (b->slots[i].used)
+        i++;
+    struct slot *s = &b->slots[i];
+    const struct model_info *info = engine_info(b->m);
+    *s = (struct slot){.used = true, .request = *r, .rng = r->settings.seed};
+    r->prompt = (struct ids){0};
+    r->soft = NULL;
+    s->answer.user = r->user;
+    s->answer.prompt_tokens = s->request.prompt.n;
+    if (s->request.prompt.n < 1)
+        err_input(&s->answer.err, "the prompt is empty");
+    else if (s->request.prompt.n >= info->max_positions)
+        err_input(&s->answer.err, "the prompt has %d tokens, the model takes %d", s->request.prompt.n,
+                  info->max_positions - 1);
+    if (s->answer.err.code) {
+        finish(b, s);
+        return;
+    }
+    s->answer.steps = NEW(struct token_stats, s->request.settings.max_tokens);
+    s->seq = seq_new(b->m);
+}
+
+/* Which generated tokens are the answer: not the stop token, not a leading thought channel (whose name is anything but
+ * "final") and not its markers. */
+static void mark_answer_tokens(const struct batcher *b, const struct answer *a, bool *is_answer)
+{
+    const struct tokenizer *t = engine_tokenizer(b->m);
+    bool thought = false, named = false, answered = false;
+    struct text name = {0};
+    for (int i = 0; i < a->tokens.n; i++) {
+        int32_t id = a->tokens.id[i];
+        bool stop = a->stop == STOP_EOS && i == a->tokens.n - 1;
+        is_answer[i] = false;
+        if (stop)
+            break;
+        if (!answered && id == b->thought_open) {
+            thought = true;
+            named = false;
+            text_clear(&name);
+        } else if (!answered && id == b->thought_close) {
+            thought = false;
+        } else if (thought && !named) {
+            detokenize(t, &id, 1, true, &name);
+            named = memchr(name.data ? name.data : "", '\n', name.len) != NULL;
+            if (named && strncmp(name.data, "final\n", 6) == 0) {
+                thought = false;
+                answered = true;
+            }
+        } else {
+            is_answer[i] = !thought;
+            answered |= !thought;
+        }
+    }
+    text_free(&name);
+}
+
+static void summarise(const struct batcher *b, struct answer *a)
+{
+    bool *is_answer = NEW(bool, a->tokens.n);
+    double *entropy = NEW(double, a->tokens.n), logprob = 0;
+    mark_answer_tokens(b, a, is_answer);
+    a->margin = INFINITY;
+    for (int i = 0; i < a->tokens.n; i++) {
+        if (!is_answer[i])
+            continue;
+        entropy[a->n_answer_tokens++] = a->steps[i].entropy;
+        logprob += a->steps[i].logprob;
+        a->margin = fmin(a->margin, a->steps[i].margin);
+    }
+    a->entropy = entropy_summarise(entropy, a->n_answer_tokens);
+    a->logprob = a->n_answer_tokens ? logprob / a->n_answer_tokens : NAN;
+    if (!a->n_answer_tokens)
+        a->margin = NAN;
+    free(is_answer);
+    free(entropy);
+}
+
+static void complete(struct batcher *b, struct slot *s)
+{
+    struct answer *a = &s->answer;
+    summarise(b, a);
+    if (b->probe) {
+        a->has_probe = probe_score(b->probe, s->rows, s->n_rows, &a->probe, &a->err) == 0;
+        bool stop_row = a->stop == STOP_EOS && a->tokens.n == s->n_rows;
+        int n = s->n_rows - (stop_row ? 1 : 0);
+        if (a->has_probe && n > 0)
+            probe_score(b->probe, s->rows, n, &a->probe_without_stop, &a->err);
+    }
+    finish(b, s);
+}
+
+static void keep_row(struct batcher *b, struct slot *s, const float *row)
+{
+    if (!b->probe || s->n_rows == probe_max_rows(b->probe))
+        return;
+    size_t dim = (size_t)probe_dim(b->probe);
+    if (s->n_rows == s->cap_rows) {
+        s->cap_rows = s->cap_rows * 2 + 16;
+        s->rows = mem_grow(s->rows, (size_t)s->cap_rows * dim, sizeof *s->rows);
+    }
+    memcpy(s->rows + (size_t)s->n_rows++ * dim, row, dim * sizeof *row);
+}
+
+static void label_logprobs(struct slot *s, const double *logits, int n, const struct token_stats *st, int32_t chosen)
+{
+    const struct answer_request *r = &s->request;
+    s->answer.label_logprob = NEW(double, r->n_labels);
+    for (int i = 0; i < r->n_labels; i++)
+        s->answer.label_logprob[i] = r->label_ids[i] >= 0 && r->label_ids[i] < n
+                                         ? st->logprob + logits[r->label_ids[i]] - logits[chosen] : NAN;
+}
+
+/* Takes the next token of one sequence from its logits. */
+static void advance(struct batcher *b, struct slot *s, const float *logits, const float *tap)
+{
+    const struct model_info *info = engine_info(b->m);
+    struct answer *a = &s->answer;
+    const struct decode_settings *d = &s->request.settings;
+    for (int i = 0; i < info->vocab_size; i++)
+        b->wide[i] = logits[i];
+    int32_t id = sample_token(b->wide, info->vocab_size, d->temperature, d->top_p, &s->rng);
+    struct token_stats st;
+    if (token_stats(b->wide, info->vocab_size, id, &st, &a->err)) {
+        finish(b, s);
+        return;
+    }
+    keep_row(b, s, tap);
+    if (a->tokens.n == 0 && s->request.n_labels)
+        label_logprobs(s, b->wide, info->vocab_size, &st, id);
+    a->steps[a->tokens.n] = st;
+    ids_push(&a->tokens, id);
+    bool ended = true;
+    if (engine_is_eos(b->m, id) && !d->ignore_eos)
+        a->stop = STOP_EOS;
+    else if (a->tokens.n == d->max_tokens)
+        a->stop = STOP_LENGTH;
+    else if (seq_length(s->seq) >= info->max_positions)
+        a->stop = STOP_CONTEXT;
+    else
+        ended = false;
+    if (ended)
+        complete(b, s);
+}
+
+int batcher_step(struct batcher *b, struct err *e)
+{
+    const struct model_info *info = engine_info(b->m);
+    struct step_input *in = NEW(struct step_input, b->n_slots);
+    struct slot **of = NEW(struct slot *, b->n_slots);
+    int n = 0, rows = 0;
+    for (int i = 0; i < b->n_slots; i++) {
+        struct slot *s = &b->slots[i];
+        if (!s->used)
+            continue;
+        bool prefill = s->answer.tokens.n == 0;
+        in[n] = (struct step_input){.seq = s->seq, .n_needed = 1, .tap_layer = b->probe ? probe_layer(b->probe) : 0,
+                                    .tap = b->tap + (size_t)n * (size_t)info->hidden_size,
+                                    .logits = b->logits + (size_t)n * (size_t)info->vocab_size};
+        in[n].ids = prefill ? s->request.prompt.id : s->answer.tokens.id + s->answer.tokens.n - 1;
+        in[n].n = prefill ? s->request.prompt.n : 1;
+        in[n].soft = prefill ? s->request.soft : NULL;
+        rows += in[n].n;
+        of[n++] = s;
+    }
+    double start = clock_ms();
+    int failed = n ? engine_step(b->m, in, n, e) : 0;
+    double per_row = rows ? (clock_ms() - start) / rows : 0;
+    for (int i = 0; i < n && !failed; i++) {
+        struct slot *s = of[i];
+        *(s->answer.tokens.n ? &s->answer.decode_ms : &s->answer.prefill_ms) += per_row * in[i].n;
+        advance(b, s, in[i].logits, in[i].tap);
+    }
+    free(in);
+    free(of);
+    return failed;
+}
