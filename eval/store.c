@@ -1,0 +1,364 @@
+/* store.c - run directories that survive being killed. */
+#define _GNU_SOURCE
+#include "eval/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_STAMP = 64 << 20 };
+
+struct done { const char *key, *prompt_sha; int64_t line; };    /* key: task, a newline, id */
+
+struct store {
+    char *run_path, *records_path;
+    int fd, lock;
+    cJSON *stamp;
+    struct arena arena;
+    struct done *table;         /* open addressing, n_slots is a power of two */
+    size_t n_slots, n_done;
+    const char **order;         /* keys in the order of the samples */
+    size_t n_order, cap_order;
+    int64_t n_lines;
+    int64_t last_line;          /* of the last sample found done */
+    bool gap;                   /* a sample was to do */
+    bool shuffled;              /* a done sample stands before an earlier one, or behind a gap that is filled now */
+};
+
+/* ---- the table of finished samples ----------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *s)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return h ^ h >> 32;
+}
+
+static struct done *find_slot(const struct store *s, const char *key)
+{
+    size_t i = hash_of(key) & (s->n_slots - 1);
+    while (s->table[i].key && strcmp(s->table[i].key, key) != 0)
+        i = (i + 1) & (s->n_slots - 1);
+    return &s->table[i];
+}
+
+static void table_grow(struct store *s)
+{
+    struct done *old = s->table;
+    size_t n_old = s->n_slots;
+    s->n_slots = n_old ? n_old * 2 : 1024;
+    s->table = NEW(struct done, s->n_slots);
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].key)
+            *find_slot(s, old[i].key) = old[i];
+    free(old);
+}
+
+static bool table_add(struct store *s, const char *key, const char *prompt_sha, int64_t line)
+{
+    if (s->n_done * 2 >= s->n_slots)
+        table_grow(s);
+    struct done *slot = find_slot(s, key);
+    if (slot->key)
+        return false;
+    *slot = (struct done){key, prompt_sha, line};
+    s->n_done++;
+    return true;
+}
+
+static char *make_key(struct arena *a, const char *task, const char *id)
+{
+    return arena_printf(a, "%s\n%s", task, id);
+}
+
+/* ---- reading what is there ------------------------------------------------------------------------------------- */
+
+/* *drop: an error that is to be done again. */
+static int read_record(struct store *s, const char *line, size_t len, int64_t number, bool retry_errors, bool *drop,
+                       struct err *e)
+{
+    struct text where = {0};
+    text_printf(&where, "%s:%lld", s->records_path, (long long)number);
+    cJSON *r = json_parse(line, len, where.data, e);
+    const char *task = json_string(r, "task"), *id = json_string(r, "id"), *status = json_string(r, "status");
+    const char *prompt_sha = json_string(r, "prompt_sha");
+    int failed = r ? 0 : -1;
+    if (r && (!task || !id || !status))
+        failed = err_input(e, "%s: a record with task, id and status was expected", where.data);
+    if (!failed) {
+        *drop = retry_errors && strcmp(status, "error") == 0;
+        char *sha = arena_strndup(&s->arena, prompt_sha ? prompt_sha : "", prompt_sha ? strlen(prompt_sha) : 0);
+        if (!*drop && !table_add(s, make_key(&s->arena, task, id), sha, number))
+            failed = err_input(e, "%s: sample %s of %s stands here twice", where.data, id, task);
+    }
+    cJSON_Delete(r);
+    text_free(&where);
+    return failed;
+}
+
+/* Reads all whole lines; `keep` collects those that stay. A last line without a newline was torn by a kill. */
+static int read_lines(struct store *s, const struct text *content, bool retry_errors, struct text *keep,
+                      struct err *e)
+{
+    const char *at = content->data, *end = content->data + content->len;
+    for (int64_t number = 1; at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (!newline)
+            break;
+        bool drop = false;
+        size_t len = (size_t)(newline - at);
+        if (read_record(s, at, len, number, retry_errors, &drop, e))
+            return -1;
+        if (!drop) {
+            text_put(keep, at, len + 1);
+            s->n_lines++;
+        }
+        at = newline + 1;
+    }
+    return 0;
+}
+
+static int load_records(struct store *s, bool retry_errors, struct err *e)
+{
+    struct text content = {0}, keep = {0};
+    int failed = 0;
+    if (file_exists(s->records_path)) {
+        failed = file_read(s->records_path, SIZE_MAX / 4, &content, e);
+        if (!failed && content.len)
+            failed = read_lines(s, &content, retry_errors, &keep, e);
+        if (!failed && keep.len != content.len)
+            failed = file_write_atomic(s->records_path, keep.data, keep.len, e);
+    }
+    text_free(&content);
+    text_free(&keep);
+    return failed;
+}
+
+/* ---- the stamp ------------------------------------------------------------------------------------------------- */
+
+static const char *first_difference(const cJSON *a, const cJSON *b)
+{
+    const cJSON *member;
+    cJSON_ArrayForEach(member, a)
+        if (!cJSON_Compare(member, json_get(b, member->string), true))
+            return member->string;
+    cJSON_ArrayForEach(member, b)
+        if (!json_get(a, member->string))
+            return member->string;
+    return "identity";
+}
+
+static int check_identity(struct store *s, const char *dir, struct err *e)
+{
+    if (!file_exists(s->run_path))
+        return file_exists(s->records_path)
+                   ? err_input(e, "%s: records without a run.json; choose another --out", dir) : 0;
+    cJSON *old = json_read_file(s->run_path, MAX_STAMP, e);
+    if (!old)
+        return -1;
+    const cJSON *was = json_get(old, "identity"), *is = json_get(s->stamp, "identity");
+    int failed = 0;
+    if (!cJSON_IsObject(was))
+        failed = err_input(e, "%s: key \"identity\" is missing", s->run_path);
+    else if (!cJSON_Compare(was, is, true))
+        failed = err_set(e, EXIT_USAGE, "%s holds a run with another %s; choose another --out, or remove it", dir,
+                         first_difference(was, is));
+    const cJSON *started = json_get(old, "started");
+    if (!failed && started)
+        cJSON_ReplaceItemInObjectCaseSensitive(s->stamp, "started", cJSON_Duplicate(started, true));
+    cJSON_Delete(old);
+    return failed;
+}
+
+static int write_stamp(struct store *s, bool complete, struct err *e)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(s->stamp, "complete");
+    cJSON_AddBoolToObject(s->stamp, "complete", complete);
+    char *pretty = cJSON_Print(s->stamp);
+    struct text t = {0};
+    text_printf(&t, "%s\n", pretty);
+    int failed = file_write_atomic(s->run_path, t.data, t.len, e);
+    cJSON_free(pretty);
+    text_free(&t);
+    return failed;
+}
+
+/* ---- the interface --------------------------------------------------------------------------------------------- */
+
+static int make_dirs(const char *dir, struct err *e)
+{
+    char *path = mem_strdup(dir);
+    for (char *p = path + 1; ; p++) {
+        if (*p != '/' && *p != '\0')
+            continue;
+        char held = *p;
+        *p = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+            err_machine(e, "%s: cannot be made", path);
+            free(path);
+            return -1;
+        }
+        *p = held;
+        if (!held)
+            break;
+    }
+    free(path);
+    return 0;
+}
+
+static int open_for_append(struct store *s, const char *dir, bool retry_errors, struct err *e)
+{
+    /* The lock is on the folder: records.jsonl itself may be replaced by a repaired file. */
+    s->lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->lock < 0)
+        return err_machine(e, "%s: cannot be opened", dir);
+    if (flock(s->lock, LOCK_EX | LOCK_NB) != 0)
+        return err_set(e, EXIT_MACHINE, "%s: another process is writing this run", dir);
+    if (check_identity(s, dir, e) || load_records(s, retry_errors, e))
+        return -1;
+    s->fd = open(s->records_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (s->fd < 0)
+        return err_machine(e, "%s: cannot be opened for writing", s->records_path);
+    return 0;
+}
+
+int store_open(struct store **out, const char *dir, cJSON *stamp, bool retry_errors, struct err *e)
+{
+    struct store *s = NEW(struct store, 1);
+    s->run_path = path_join(dir, "run.json");
+    s->records_path = path_join(dir, "records.jsonl");
+    s->stamp = stamp;
+    s->fd = s->lock = -1;
+    table_grow(s);
+    *out = s;
+    if (make_dirs(dir, e) || open_for_append(s, dir, retry_errors, e) || write_stamp(s, false, e)) {
+        store_close(s);
+        *out = NULL;
+        return -1;
+    }
+    return 0;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        close(s->fd);
+    if (s->lock >= 0)
+        close(s->lock);
+    cJSON_Delete(s->stamp);
+    free(s->run_path);
+    free(s->records_path);
+    free(s->table);
+    free(s->order);
+    arena_free(&s->arena);
+    free(s);
+}
+
+int store_expect(struct store *s, const char *task, const char *id, const char *prompt_sha, struct err *e)
+{
+    char *key = make_key(&s->arena, task, id);
+    if (s->n_order == s->cap_order) {
+        s->cap_order = s->cap_order * 2 + 256;
+        s->order = mem_grow(s->order, s->cap_order, sizeof *s->order);
+    }
+    s->order[s->n_order++] = key;
+    const struct done *d = find_slot(s, key);
+    if (!d->key) {
+        s->gap = true;
+        return 0;
+    }
+    s->shuffled |= s->gap || d->line < s->last_line;
+    s->last_line = d->line;
+    if (prompt_sha && d->prompt_sha[0] && strcmp(d->prompt_sha, prompt_sha) != 0)
+        return err_input(e, "%s:%lld: sample %s of %s was asked with another prompt; the data set changed, choose "
+                         "another --out", s->records_path, (long long)d->line, id, task);
+    return 1;
+}
+
+int store_append(struct store *s, const struct text *line, struct err *e)
+{
+    struct text whole = {0};
+    text_printf(&whole, "%s\n", line->data);
+    const char *at = whole.data;
+    size_t left = whole.len;
+    while (left) {
+        ssize_t n = write(s->fd, at, left);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            text_free(&whole);
+            return err_machine(e, "%s: cannot be written", s->records_path);
+        }
+        at += n;
+        left -= (size_t)n;
+    }
+    text_free(&whole);
+    s->n_lines++;
+    return 0;
+}
+
+int64_t store_count(const struct store *s)
+{
+    return s->n_lines;
+}
+
+cJSON *store_stamp(struct store *s)
+{
+    return s->stamp;
+}
+
+struct line { const char *at; size_t len, rank; };
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct line *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Rewrites the file in the order of the samples. Samples beyond this run's --limit or --ids keep their places behind. */
+static int put_in_order(struct store *s, struct err *e)
+{
+    struct text content = {0}, sorted = {0};
+    if (file_read(s->records_path, SIZE_MAX / 4, &content, e))
+        return -1;
+    free(s->table);
+    s->table = NULL;
+    s->n_slots = s->n_done = 0;
+    table_grow(s);
+    for (size_t i = 0; i < s->n_order; i++)
+        table_add(s, s->order[i], "", (int64_t)i);
+    struct line *lines = NEW(struct line, s->n_lines + 1);
+    size_t n = 0;
+    for (const char *at = content.data, *end = at + content.len; at < end; n++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        cJSON *r = cJSON_ParseWithLength(at, (size_t)(newline - at));
+        const struct done *d = find_slot(s, make_key(&s->arena, json_string(r, "task"), json_string(r, "id")));
+        lines[n] = (struct line){at, (size_t)(newline + 1 - at), d->key ? (size_t)d->line : s->n_order + n};
+        cJSON_Delete(r);
+        at = newline + 1;
+    }
+    qsort(lines, n, sizeof *lines, by_rank);
+    for (size_t i = 0; i < n; i++)
+        text_put(&sorted, lines[i].at, lines[i].len);
+    int failed = file_write_atomic(s->records_path, sorted.data, sorted.len, e);
+    free(lines);
+    text_free(&content);
+    text_free(&sorted);
+    s->shuffled = false;
+    return failed;
+}
+
+int store_finish(struct store *s, bool complete, struct err *e)
+{
+    if (complete && s->shuffled && s->n_lines && put_in_order(s, e))
+        return -1;
+    return write_stamp(s, complete, e);
+}
