@@ -1,9 +1,8 @@
 /* main.c - the table of verbs. */
 #include "eval/cli.h"
+#include "eval/stamp.h"
 
 #include <string.h>
-
-#define HANDOFF_VERSION "0.1"
 
 static const struct verb {
     const char *name;

@@ -1,0 +1,149 @@
+/* stamp.c - fingerprints of model, tokenizer, template, data and code, decode settings, kernel, machine. */
+#define _GNU_SOURCE
+#include "eval/stamp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef HANDOFF_COMMIT
+#define HANDOFF_COMMIT "unknown"
+#endif
+
+static void add_sha_of_file(cJSON *o, const char *key, const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+    struct mapped m;
+    if (map_open(&m, path, NULL) == 0) {
+        char hex[65];
+        sha256_hex_of(m.data, m.size, hex);
+        cJSON_AddStringToObject(o, key, hex);
+        map_close(&m);
+    } else {
+        cJSON_AddNullToObject(o, key);
+    }
+    free(path);
+}
+
+static void add_string(cJSON *o, const char *key, const char *value)
+{
+    if (value)
+        cJSON_AddStringToObject(o, key, value);
+    else
+        cJSON_AddNullToObject(o, key);
+}
+
+static cJSON *model_identity(const struct engine *m)
+{
+    const struct model_info *info = engine_info(m);
+    cJSON *o = cJSON_CreateObject();
+    char hex[65];
+    weights_fingerprint(engine_weights(m), hex);
+    cJSON_AddStringToObject(o, "architecture", info->architecture);
+    cJSON_AddStringToObject(o, "fingerprint", hex);
+    const char *dir = path_is_dir(info->path) ? info->path : ".";
+    add_sha_of_file(o, "config_sha", dir, "config.json");
+    add_sha_of_file(o, "tokenizer_sha", dir, "tokenizer.json");
+    add_sha_of_file(o, "template_sha", dir, "chat_template.jinja");
+    return o;
+}
+
+static cJSON *task_identity(const struct task_spec *t)
+{
+    cJSON *o = cJSON_CreateObject();
+    add_string(o, "task", t->task);
+    add_string(o, "format", t->format);
+    add_string(o, "split", t->split);
+    add_string(o, "system", t->system);
+    add_string(o, "prompt", t->prompt);
+    cJSON_AddNumberToObject(o, "shots", t->shots);
+    cJSON_AddNumberToObject(o, "max_tokens", t->max_tokens);
+    add_string(o, "grader", t->grader);
+    add_string(o, "extract", t->extract);
+    add_string(o, "normalizer", t->normalizer);
+    return o;
+}
+
+static void add_time(cJSON *o, const char *key)
+{
+    char text[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    cJSON_DeleteItemFromObjectCaseSensitive(o, key);
+    cJSON_AddStringToObject(o, key, text);
+}
+
+static void add_machine(cJSON *o, const struct model_info *info)
+{
+    cJSON *machine = cJSON_AddObjectToObject(o, "machine");
+    char model[128] = "unknown";
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[512];
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %127[^\n]", model) == 1)
+            break;
+    if (f)
+        fclose(f);
+    cJSON_AddStringToObject(machine, "cpu", model);
+    cJSON_AddNumberToObject(machine, "threads", info->n_threads);
+}
+
+cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,
+                 const struct stamp_settings *settings)
+{
+    const struct model_info *info = engine_info(m);
+    cJSON *stamp = cJSON_CreateObject();
+    cJSON_AddStringToObject(stamp, "handoff", HANDOFF_VERSION);
+    cJSON_AddStringToObject(stamp, "commit", HANDOFF_COMMIT);
+    cJSON_AddStringToObject(stamp, "model_path", info->path);
+    cJSON_AddStringToObject(stamp, "kernel", info->kernel);
+    add_machine(stamp, info);
+    cJSON *identity = cJSON_AddObjectToObject(stamp, "identity");
+    cJSON_AddItemToObject(identity, "model", model_identity(m));
+    cJSON_AddStringToObject(identity, "activations", "float32");
+    cJSON *decode = cJSON_AddObjectToObject(identity, "decode");
+    cJSON_AddStringToObject(decode, "sampling", "greedy");
+    cJSON *probe = cJSON_AddObjectToObject(identity, "probe");
+    cJSON_AddBoolToObject(probe, "present", settings->has_probe);
+    if (settings->has_probe)
+        cJSON_AddNumberToObject(probe, "layer", settings->probe_layer);
+    cJSON *shard = cJSON_AddArrayToObject(identity, "shard");
+    cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->shard));
+    cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->n_shards));
+    cJSON *tasks = cJSON_AddArrayToObject(identity, "tasks");
+    for (int i = 0; i < n_tasks; i++)
+        cJSON_AddItemToArray(tasks, task_identity(dataset_spec(datasets[i])));
+    cJSON *definitions = cJSON_AddObjectToObject(stamp, "definitions");
+    cJSON_AddStringToObject(definitions, "confidence", "1 - p_wrong; probe rows: one per generated token, the stop "
+                                                       "token's row included, the first 1024");
+    cJSON_AddStringToObject(definitions, "entropy", "nats; softmax over the whole vocabulary of the soft-capped "
+                                                    "logits; mean over answer tokens without stop token and thoughts");
+    cJSON_AddStringToObject(definitions, "logprob", "mean over the same tokens");
+    cJSON_AddStringToObject(definitions, "margin", "smallest gap between the two best logits over the same tokens");
+    add_time(stamp, "started");
+    return stamp;
+}
+
+void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool all_read)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(stamp, "data");
+    cJSON *data = cJSON_AddArrayToObject(stamp, "data");
+    for (int i = 0; i < n_tasks; i++) {
+        cJSON *o = cJSON_CreateObject();
+        const struct task_spec *spec = dataset_spec(datasets[i]);
+        add_string(o, "task", spec->task);
+        add_string(o, "path", spec->path);
+        if (all_read) {
+            char hex[65];
+            dataset_fingerprint(datasets[i], hex);
+            cJSON_AddStringToObject(o, "sha", hex);
+        }
+        cJSON_AddNumberToObject(o, "refused_rows", (double)dataset_skipped(datasets[i]));
+        add_string(o, "notes", dataset_notes(datasets[i]));
+        cJSON_AddItemToArray(data, o);
+    }
+    add_time(stamp, "finished");
+}

@@ -1,0 +1,21 @@
+/* stamp.h - run.json: what a run was made of (inside eval/ only). */
+#ifndef HANDOFF_STAMP_H
+#define HANDOFF_STAMP_H
+
+#include "datasets/datasets.h"
+#include "engine/engine.h"
+
+#define HANDOFF_VERSION "0.1"
+
+struct stamp_settings {
+    int shard, n_shards;        /* 1-based */
+    bool has_probe;
+    int probe_layer;
+};
+/* The stamp with its "identity": whatever decides what a record says. The caller deletes it. */
+cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,
+                 const struct stamp_settings *settings);
+/* Adds what is known at the end: sizes and fingerprints of the data, times. */
+void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool all_read);
+
+#endif
