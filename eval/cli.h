@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include "engine/base.h"
 
+#define HANDOFF_VERSION "0.1"
+
 /* A list of strings that are not owned (they point into argv). */
 struct strings { const char **at; int n; };
 void strings_add(struct strings *s, const char *v);

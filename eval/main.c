@@ -1,6 +1,5 @@
 /* main.c - the table of verbs. */
 #include "eval/cli.h"
-#include "eval/stamp.h"
 
 #include <string.h>
 

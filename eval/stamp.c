@@ -1,6 +1,7 @@
 /* stamp.c - fingerprints of model, tokenizer, template, data and code, decode settings, kernel, machine. */
 #define _GNU_SOURCE
 #include "eval/stamp.h"
+#include "eval/cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,6 @@
 #include "datasets/datasets.h"
 #include "engine/engine.h"
 
-#define HANDOFF_VERSION "0.1"
-
 struct stamp_settings {
     int shard, n_shards;        /* 1-based */
     bool has_probe;

@@ -1,0 +1,34 @@
+/* job.h - one sample on its way from the data set to its record (inside eval/ only). */
+#ifndef HANDOFF_JOB_H
+#define HANDOFF_JOB_H
+
+#include "datasets/datasets.h"
+#include "engine/engine.h"
+#include "eval/answer.h"
+
+struct job {
+    struct job *next;           /* in the order of the samples */
+    struct arena arena;
+    const struct task_spec *spec;
+    struct sample sample;       /* a copy that lives in the arena; media bytes are dropped after encoding */
+    char *rendered;             /* the prompt behind the chat template */
+    char prompt_sha[65];        /* of that */
+    struct ids prompt;
+    float *soft;
+    struct media *media;        /* [sample.n_media] */
+    struct media_tokens *encoded;
+    int32_t *label_ids;         /* [sample.n_choices] */
+    double encode_ms;
+    struct err err;             /* code != 0: what went wrong with this sample */
+    struct text record;         /* the finished line; empty until done */
+};
+
+/* Copies the sample and renders its prompt. Errors of the sample itself end in job->err. */
+struct job *job_new(const struct engine *m, struct dataset *d, const struct sample *s);
+void job_free(struct job *j);
+/* Encodes the media of several jobs together and tokenizes their prompts. */
+void jobs_prepare(struct engine *m, struct job **jobs, int n);
+/* Grades the answer (NULL: the job failed before there was one) and writes job->record. */
+void job_finish(const struct engine *m, struct job *j, const struct answer *a, bool trace);
+
+#endif

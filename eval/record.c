@@ -1,0 +1,235 @@
+/* record.c - grading one answer and writing its line of records.jsonl, keys in the order of the contract. */
+#include "eval/grade.h"
+#include "eval/job.h"
+
+#include <math.h>
+#include <string.h>
+
+static void put_key(struct text *t, const char *key)
+{
+    text_printf(t, "%s\"%s\":", t->len > 1 ? "," : "", key);
+}
+
+static void put_string(struct text *t, const char *key, const char *value)
+{
+    put_key(t, key);
+    if (value)
+        json_put_string(t, value, strlen(value));
+    else
+        text_puts(t, "null");
+}
+
+static void put_strings(struct text *t, const char *key, const char *const *value, int n)
+{
+    put_key(t, key);
+    text_putc(t, '[');
+    for (int i = 0; i < n; i++) {
+        if (i)
+            text_putc(t, ',');
+        json_put_string(t, value[i], strlen(value[i]));
+    }
+    text_putc(t, ']');
+}
+
+static void put_double(struct text *t, const char *key, double value)
+{
+    put_key(t, key);
+    json_put_double(t, value);
+}
+
+static void put_head(struct text *t, const struct job *j)
+{
+    text_putc(t, '{');
+    put_string(t, "id", j->sample.id);
+    put_string(t, "task", j->spec->task);
+    put_string(t, "modality", modality_name(j->sample.modality));
+    put_string(t, "group", j->sample.group ? j->sample.group : "");
+    if (j->sample.subject && j->sample.subject[0])
+        put_string(t, "subject", j->sample.subject);
+}
+
+static void put_question(struct text *t, const struct job *j)
+{
+    const struct sample *s = &j->sample;
+    if (s->question)
+        put_string(t, "question", s->question);
+    if (s->n_choices) {
+        put_strings(t, "labels", s->labels, s->n_choices);
+        put_strings(t, "options", s->choices, s->n_choices);
+    }
+    if (s->n_media) {
+        put_key(t, "media");
+        text_putc(t, '[');
+        for (int i = 0; i < s->n_media; i++) {
+            const char *name = s->media[i].name ? s->media[i].name : "";
+            text_puts(t, i ? "," : "");
+            json_put_string(t, name, strlen(name));
+        }
+        text_putc(t, ']');
+    }
+}
+
+static void put_entropy(struct text *t, const struct entropy_summary *h)
+{
+    const struct { const char *key; double value; } part[] = {
+        {"mean", h->mean}, {"max", h->max}, {"first", h->first}, {"sum", h->sum}};
+    put_key(t, "entropy");
+    for (int i = 0; i < 4; i++) {
+        text_printf(t, "%s\"%s\":", i ? "," : "{", part[i].key);
+        json_put_double(t, part[i].value);
+    }
+    text_putc(t, '}');
+}
+
+static void put_confidence(struct text *t, const struct answer *a)
+{
+    put_double(t, "confidence", a->has_probe ? a->probe.confidence : NAN);
+    put_double(t, "p_wrong", a->has_probe ? a->probe.p_wrong : NAN);
+    put_double(t, "probe_logit", a->has_probe ? a->probe.logit : NAN);
+    put_double(t, "confidence_without_stop",
+               a->has_probe && a->probe_without_stop.rows ? a->probe_without_stop.confidence : NAN);
+}
+
+static void put_media_shas(struct text *t, const struct job *j)
+{
+    static const char *const keys[2] = {"media_sha", "input_sha"};
+    for (int which = 0; which < (j->sample.n_media ? 2 : 1); which++) {
+        put_key(t, keys[which]);
+        text_putc(t, '[');
+        for (int i = 0; i < j->sample.n_media; i++) {
+            const char *sha = which ? j->encoded[i].input_sha : j->encoded[i].media_sha;
+            text_puts(t, i ? "," : "");
+            json_put_string(t, sha, strlen(sha));
+        }
+        text_putc(t, ']');
+    }
+    for (int i = 0; i < j->sample.n_media; i++)
+        if (j->encoded[i].n_parts > 1) {
+            put_key(t, "media_parts");
+            text_printf(t, "%d", j->encoded[i].n_parts);
+            break;
+        }
+}
+
+static void put_option_logprobs(struct text *t, const struct job *j, const struct answer *a)
+{
+    if (!a->label_logprob)
+        return;
+    put_key(t, "option_logprobs");
+    for (int i = 0; i < j->sample.n_choices; i++) {
+        text_puts(t, i ? "," : "{");
+        json_put_string(t, j->sample.labels[i], strlen(j->sample.labels[i]));
+        text_putc(t, ':');
+        json_put_double(t, a->label_logprob[i]);
+    }
+    text_putc(t, '}');
+}
+
+static void put_trace(struct text *t, const struct answer *a)
+{
+    put_key(t, "trace");
+    text_puts(t, "{\"tokens\":[");
+    for (int i = 0; i < a->tokens.n; i++)
+        text_printf(t, "%s%d", i ? "," : "", (int)a->tokens.id[i]);
+    static const char *const keys[3] = {"entropy", "logprob", "margin"};
+    for (int k = 0; k < 3; k++) {
+        text_printf(t, "],\"%s\":[", keys[k]);
+        for (int i = 0; i < a->tokens.n; i++) {
+            const struct token_stats *s = &a->steps[i];
+            text_puts(t, i ? "," : "");
+            json_put_double(t, k == 0 ? s->entropy : k == 1 ? s->logprob : s->margin);
+        }
+    }
+    text_puts(t, "]}");
+}
+
+static void put_times(struct text *t, const struct job *j, const struct answer *a)
+{
+    text_printf(t, ",\"ms\":{\"encode\":%.3f,\"prefill\":%.3f,\"decode\":%.3f}}", j->encode_ms,
+                a ? a->prefill_ms : 0, a ? a->decode_ms : 0);
+}
+
+static void write_error(struct job *j)
+{
+    struct text *t = &j->record;
+    put_head(t, j);
+    put_string(t, "output", NULL);
+    put_string(t, "answer", NULL);
+    put_strings(t, "gold", j->sample.answers, j->sample.n_answers);
+    put_string(t, "status", "error");
+    put_string(t, "error", j->err.msg);
+    put_string(t, "correct", NULL);
+    put_string(t, "score", NULL);
+    put_string(t, "confidence", NULL);
+    put_string(t, "prompt_sha", j->prompt_sha);
+    put_media_shas(t, j);
+    put_question(t, j);
+    put_times(t, j, NULL);
+}
+
+static int grade_job(struct job *j, const char *output, bool truncated, struct verdict *v)
+{
+    const struct sample *s = &j->sample;
+    struct grade_input in = {.grader = j->spec->grader, .extract = j->spec->extract,
+                             .normalizer = j->spec->normalizer, .output = output, .n_gold = s->n_answers,
+                             .gold = s->answers, .n_options = s->n_choices, .labels = s->labels,
+                             .options = s->choices, .truncated = truncated};
+    return grade(&in, &j->arena, v, &j->err);
+}
+
+static void put_verdict(struct text *t, const struct job *j, const struct verdict *v)
+{
+    put_string(t, "answer", v->answer);
+    put_strings(t, "gold", j->sample.answers, j->sample.n_answers);
+    put_string(t, "status", grade_status_name(v->status));
+    put_key(t, "correct");
+    text_puts(t, v->correct ? "true" : "false");
+    put_double(t, "score", v->score);
+    if (j->sample.type == ANSWER_SPEECH) {
+        put_key(t, "wer");
+        text_printf(t, "{\"edits\":%d,\"words\":%d,\"sub\":%d,\"del\":%d,\"ins\":%d}", v->edits, v->words, v->sub,
+                    v->del, v->ins);
+    }
+    if (!v->scored) {
+        put_key(t, "scored");
+        text_puts(t, "false");
+    }
+}
+
+void job_finish(const struct engine *m, struct job *j, const struct answer *a, bool trace)
+{
+    if (a && a->err.code)
+        j->err = a->err;
+    struct text output = {0};
+    struct verdict v = {0};
+    if (!j->err.code) {
+        int n = a->tokens.n - (a->stop == STOP_EOS ? 1 : 0);
+        detokenize(engine_tokenizer(m), a->tokens.id, n, true, &output);
+        if (!output.data)
+            text_puts(&output, "");
+        grade_job(j, output.data, a->stop != STOP_EOS, &v);
+    }
+    if (j->err.code) {
+        write_error(j);
+        text_free(&output);
+        return;
+    }
+    struct text *t = &j->record;
+    put_head(t, j);
+    put_string(t, "output", output.data);
+    put_verdict(t, j, &v);
+    put_confidence(t, a);
+    put_entropy(t, &a->entropy);
+    put_double(t, "logprob", a->logprob);
+    put_double(t, "margin", a->margin);
+    text_printf(t, ",\"tokens\":%d,\"prompt_tokens\":%d", a->tokens.n, a->prompt_tokens);
+    put_string(t, "stop", answer_stop_name(a->stop));
+    put_string(t, "prompt_sha", j->prompt_sha);
+    put_media_shas(t, j);
+    put_option_logprobs(t, j, a);
+    put_question(t, j);
+    if (trace)
+        put_trace(t, a);
+    put_times(t, j, a);
+    text_free(&output);
+}
