@@ -19,6 +19,7 @@ struct store {
     char *run_path, *records_path;
     int fd, lock;
     cJSON *stamp;
+    bool was_complete;          /* run.json says so, and nothing was appended since */
     struct arena arena;
     struct done *table;         /* open addressing, n_slots is a power of two */
     size_t n_slots, n_done;
@@ -172,6 +173,7 @@ static int check_identity(struct store *s, const char *dir, struct err *e)
     const cJSON *started = json_get(old, "started");
     if (!failed && started)
         cJSON_ReplaceItemInObjectCaseSensitive(s->stamp, "started", cJSON_Duplicate(started, true));
+    s->was_complete = cJSON_IsTrue(json_get(old, "complete"));
     cJSON_Delete(old);
     return failed;
 }
@@ -237,7 +239,7 @@ int store_open(struct store **out, const char *dir, cJSON *stamp, bool retry_err
     s->fd = s->lock = -1;
     table_grow(s);
     *out = s;
-    if (make_dirs(dir, e) || open_for_append(s, dir, retry_errors, e) || write_stamp(s, false, e)) {
+    if (make_dirs(dir, e) || open_for_append(s, dir, retry_errors, e) || (!s->was_complete && write_stamp(s, false, e))) {
         store_close(s);
         *out = NULL;
         return -1;
@@ -285,6 +287,9 @@ int store_expect(struct store *s, const char *task, const char *id, const char *
 
 int store_append(struct store *s, const struct text *line, struct err *e)
 {
+    if (s->was_complete && write_stamp(s, false, e))
+        return -1;
+    s->was_complete = false;
     struct text whole = {0};
     text_printf(&whole, "%s\n", line->data);
     const char *at = whole.data;
@@ -358,6 +363,8 @@ static int put_in_order(struct store *s, struct err *e)
 
 int store_finish(struct store *s, bool complete, struct err *e)
 {
+    if (s->was_complete)
+        return 0;
     if (complete && s->shuffled && s->n_lines && put_in_order(s, e))
         return -1;
     return write_stamp(s, complete, e);

@@ -1,0 +1,215 @@
+/* cmd_run.c - the verb `run`. */
+#define _GNU_SOURCE
+#include "eval/cli.h"
+#include "eval/runner.h"
+#include "eval/stamp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct run_args {
+    const char *model, *suite, *data_root, *out, *ids, *shard, *kernel, *media_cache;
+    struct strings data;
+    int64_t limit, shots, threads, batch, max_tokens, image_tokens;
+    bool dry_run, trace, retry_errors;
+};
+
+struct opened {
+    struct suite suite;
+    struct engine *m;
+    struct probe *probe;
+    struct dataset **datasets;
+};
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    stop_asked = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal};
+    /* A second Ctrl-C ends the program at once: nothing is lost by that either. */
+    a.sa_flags = (int)SA_RESETHAND;
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+static int read_shard(const char *text, int *shard, int *n, struct err *e)
+{
+    char rest;
+    *shard = *n = 1;
+    if (text && (sscanf(text, "%d/%d%c", shard, n, &rest) != 2 || *n < 1 || *shard < 1 || *shard > *n))
+        return err_set(e, EXIT_USAGE, "--shard: I/N with 1 <= I <= N was expected, not \"%s\"", text);
+    return 0;
+}
+
+static int check_args(const struct run_args *a, struct err *e)
+{
+    if (!a->model)
+        return err_set(e, EXIT_USAGE, "run: --model is missing; see \"handoff run --help\"");
+    if (!a->suite && !a->data.n)
+        return err_set(e, EXIT_USAGE, "run: --suite or --data TASK=PATH is missing; see \"handoff run --help\"");
+    if (!a->out && !a->dry_run)
+        return err_set(e, EXIT_USAGE, "run: --out DIR is missing (or --dry-run)");
+    if (a->limit < 0 || a->threads < 0 || a->threads > 1024 || a->batch < 1 || a->batch > 1024 ||
+        a->max_tokens < 0 || a->max_tokens > 1 << 20 || a->shots < -1 || a->shots > 1000)
+        return err_set(e, EXIT_USAGE, "run: --limit, --threads, --batch, --max-tokens or --shots is out of range");
+    return 0;
+}
+
+static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
+{
+    if (a->suite) {
+        char *beside = path_join(cli_program_dir(), "datasets/mini");
+        const char *root = a->data_root ? a->data_root : strcmp(a->suite, "mini") == 0 ? beside : NULL;
+        int failed = suite_open(&o->suite, a->suite, root, e);
+        free(beside);
+        if (failed)
+            return -1;
+    }
+    for (int i = 0; i < a->data.n; i++)
+        if (suite_add(&o->suite, a->data.at[i], e))
+            return -1;
+    o->datasets = NEW(struct dataset *, o->suite.n_tasks);
+    for (int i = 0; i < o->suite.n_tasks; i++) {
+        struct task_spec *t = &o->suite.tasks[i];
+        if (a->shots >= 0)
+            t->shots = (int)a->shots;
+        if (a->max_tokens)
+            t->max_tokens = (int)a->max_tokens;
+        if (dataset_open(&o->datasets[i], t, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int open_model(const struct run_args *a, struct opened *o, struct err *e)
+{
+    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
+                                     .image_tokens = (int)a->image_tokens, .media_cache = a->media_cache};
+    if (engine_open(&o->m, a->model, &options, e))
+        return -1;
+    if (!engine_chat_template(o->m))
+        return err_input(e, "%s: no chat template (chat_template.jinja was expected)", a->model);
+    return probe_in(engine_weights(o->m)) ? probe_open(&o->probe, engine_weights(o->m), o->m, e) : 0;
+}
+
+static void close_all(struct opened *o)
+{
+    for (int i = 0; o->datasets && i < o->suite.n_tasks; i++)
+        dataset_close(o->datasets[i]);
+    free(o->datasets);
+    suite_close(&o->suite);
+    probe_close(o->probe);
+    engine_close(o->m);
+}
+
+/* The first prompt of each task, as the model will see it. */
+static int dry_run(struct opened *o, struct err *e)
+{
+    struct text out = {0};
+    int failed = 0;
+    for (int i = 0; i < o->suite.n_tasks && !failed; i++) {
+        struct sample s;
+        struct dataset *d = o->datasets[i];
+        int got = dataset_next(d, &s, e);
+        if (got < 0) {
+            failed = -1;
+            break;
+        }
+        text_printf(&out, "=== %s: %s\n%s", dataset_spec(d)->task, dataset_spec(d)->path, dataset_notes(d));
+        if (got == 0)
+            continue;
+        cJSON *messages = dataset_prompt(d, &s, e);
+        struct text rendered = {0};
+        struct ids ids = {0};
+        failed = messages ? chat_render(engine_chat_template(o->m), messages, true, false, &rendered, e) : -1;
+        if (!failed) {
+            tokenize(engine_tokenizer(o->m), rendered.data, rendered.len, &ids);
+            text_printf(&out, "--- %s, %d tokens%s, at most %d generated\n%s\n", s.id, ids.n,
+                        s.n_media ? " and what the media take" : "", dataset_spec(d)->max_tokens, rendered.data);
+        }
+        cJSON_Delete(messages);
+        text_free(&rendered);
+        ids_free(&ids);
+    }
+    if (!failed)
+        failed = cli_print(&out, e);
+    text_free(&out);
+    return failed;
+}
+
+static int run(const struct run_args *a, struct opened *o, struct err *e)
+{
+    struct run_settings settings = {.limit = a->limit, .ids_file = a->ids, .batch = (int)a->batch, .trace = a->trace};
+    if (read_shard(a->shard, &settings.shard, &settings.n_shards, e))
+        return -1;
+    struct stamp_settings stamped = {.shard = settings.shard, .n_shards = settings.n_shards,
+                                     .has_probe = o->probe != NULL,
+                                     .probe_layer = o->probe ? probe_layer(o->probe) : 0};
+    cJSON *stamp = stamp_new(o->m, o->datasets, o->suite.n_tasks, &stamped);
+    struct store *store;
+    if (store_open(&store, a->out, stamp, a->retry_errors, e))
+        return -1;
+    catch_signals();
+    bool interrupted = false;
+    int failed = run_tasks(o->m, o->probe, o->datasets, o->suite.n_tasks, &settings, store, &stop_asked,
+                           &interrupted, e);
+    int64_t n = store_count(store);
+    if (!failed) {
+        stamp_close(store_stamp(store), o->datasets, o->suite.n_tasks, !interrupted && !a->limit);
+        failed = store_finish(store, !interrupted, e);
+    }
+    store_close(store);
+    if (!failed && interrupted)
+        return err_set(e, EXIT_MACHINE, "interrupted with %lld records in %s; the same command goes on from there",
+                       (long long)n, a->out);
+    if (!failed)
+        printf("%lld records in %s\n", (long long)n, a->out);
+    return failed;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run_args a = {.shots = -1, .batch = 8};
+    const struct option options[] = {
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint: a folder or a .safetensors file"},
+        {"--suite", OPT_STRING, &a.suite, "S", "mini, paper, or a suite file"},
+        {"--data-root", OPT_STRING, &a.data_root, "DIR", "where the suite's paths begin"},
+        {"--data", OPT_STRINGS, &a.data, "TASK=PATH", "one more hold-out (may be repeated)"},
+        {"--out", OPT_STRING, &a.out, "DIR", "run directory; an unfinished run there goes on"},
+        {"--limit", OPT_INT, &a.limit, "N", "first N samples of each task"},
+        {"--ids", OPT_STRING, &a.ids, "FILE", "only these samples: one id per line, or TASK<TAB>id"},
+        {"--shard", OPT_STRING, &a.shard, "I/N", "this process takes every N-th sample; see \"handoff merge\""},
+        {"--shots", OPT_INT, &a.shots, "N", "few-shot examples (default: as the task has it)"},
+        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (default: as the task has it)"},
+        {"--batch", OPT_INT, &a.batch, "N", "samples in flight (8); never changes a result"},
+        {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
+        {"--media-cache", OPT_STRING, &a.media_cache, "DIR", "keep encoded pictures and sounds for further runs"},
+        {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first prompt of each task, run nothing"},
+        {"--trace", OPT_FLAG, &a.trace, NULL, "record every token with its entropy"},
+        {"--retry-errors", OPT_FLAG, &a.retry_errors, NULL, "do samples again that ended in an error"},
+        {0}};
+    const struct usage usage = {
+        "run", "--model M (--suite S | --data TASK=PATH ...) --out DIR [options]",
+        "Runs a checkpoint over hold-outs and appends one record per sample. The same command resumes an interrupted\n"
+        "run; a complete one is left as it is.",
+        options, "handoff run --model datasets/mini/checkpoint --suite mini --limit 20 --out demo-out/quick"};
+    struct err e = {0};
+    struct opened o = {0};
+    int stop = cli_parse(&usage, argc, argv, NULL, &e);
+    if (stop)
+        return cli_end(stop, &e);
+    int failed = check_args(&a, &e) || open_tasks(&a, &o, &e) || open_model(&a, &o, &e);
+    if (!failed)
+        failed = a.dry_run ? dry_run(&o, &e) : run(&a, &o, &e);
+    close_all(&o);
+    free(a.data.at);
+    return failed ? cli_fail(&e) : EXIT_DONE;
+}
