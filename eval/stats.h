@@ -83,4 +83,81 @@ struct delong_pair delong_paired(const double *score_a, enum orientation orienta
                                  const double *score_b, enum orientation orientation_b,
                                  const uint8_t *wrong, size_t n);
 
+/* Unweighted mean over hold-outs with the interval that independent hold-outs give. Undefined if any one is: a mean over
+ * another set of hold-outs is another figure. */
+struct macro_mean { struct figure mean, se; struct interval wald; };
+struct macro_mean macro_mean(const struct delong *tasks, size_t n_tasks);
+
+/* ---- selective prediction: stats_selective.c -------------------------------------------------------------------- */
+
+/* E_k is the expected number (or loss) of errors among the k most trusted, ties in random order. Areas are means over
+ * k = 1..n of E_k / k; `optimal` has the errors last; prr_half uses k = n - floor(n/2) + 1 .. n only. */
+struct selective {
+    const char *why;                            /* not NULL: nothing is defined (no rows, or weights) */
+    double aurc, aurc_optimal, aurc_random, e_aurc, auarc, augrc;
+    struct figure prr, prr_half;                /* (random - aurc) / (random - optimal) */
+};
+struct selective selective(const struct ranking *r);
+
+/* One point per distinct score: keep what is at least as trusted as `score`. */
+struct coverage_point { double score, coverage, risk; };
+/* Fills points[r->n_blocks], returns how many (0 with weights). */
+size_t risk_coverage(const struct ranking *r, struct coverage_point *points);
+
+/* ---- calibration: stats_calibration.c --------------------------------------------------------------------------- */
+
+/* A bin of the reliability table: equal width (lo, hi], the first with 0 as well; equal mass: lo and hi are the
+ * smallest and largest confidence in it. An empty bin has NaN means. */
+struct bin { double lo, hi; size_t n; double mean_confidence, accuracy; };
+
+/* Confidence must lie in [0, 1]. Fill bins[n_bins]; equal mass returns how many it used (fewer rows than bins: one row a
+ * bin), sorting by (confidence, row), larger groups first. */
+void reliability_equal_width(const double *confidence, const uint8_t *wrong, size_t n, struct bin *bins, size_t n_bins);
+size_t reliability_equal_mass(const double *confidence, const uint8_t *wrong, size_t n, struct bin *bins,
+                              size_t n_bins);
+/* Expected (weighted mean) and maximum gap between confidence and accuracy. */
+struct calibration_error { double expected, maximum; };
+struct calibration_error calibration_error(const struct bin *bins, size_t n_bins);
+
+enum { N_RELIABILITY_BINS = 15 };
+struct calibration {
+    const char *why;                            /* not NULL: nothing is defined (no rows, a confidence outside [0, 1]) */
+    double brier, log_loss;                     /* natural logarithm, p clipped to [2^-52, 1 - 2^-52] */
+    double ece_15, mce_15, ece_16, ece_15_equal_mass;
+};
+struct calibration calibration(const double *confidence, const uint8_t *wrong, size_t n);
+
+/* ---- bootstrap: bootstrap.c ------------------------------------------------------------------------------------- */
+
+/* How to resample. With groups (of one speaker, one document) whole groups are drawn. Resample i uses a random stream
+ * of its own, seeded by (seed, i): the result does not depend on n_threads. */
+struct resampling {
+    uint64_t seed;
+    size_t n_resamples;
+    int n_threads;                              /* below 1: one */
+    const uint32_t *group;                      /* [n] in [0, n_groups), or NULL */
+    size_t n_groups;
+};
+
+/* A statistic of a resample in which row i occurs count[i] times. NaN: undefined, draw again. It is called by several
+ * threads at once. */
+typedef double bootstrap_statistic(const uint32_t *count, const void *data);
+
+/* Fills values[n_resamples]; returns -1 when the statistic stays undefined 10000 times in a row, or when n is 0 or above
+ * 2^32 - 1. Rows are numbered as the statistic likes; group follows that numbering. */
+int bootstrap_values(const struct resampling *how, size_t n, bootstrap_statistic *statistic, const void *data,
+                     double *values);
+/* 2.5% and 97.5% points (type 7) of the same. */
+struct interval bootstrap_interval(const struct resampling *how, size_t n, bootstrap_statistic *statistic,
+                                   const void *data);
+/* Percentile with linear interpolation (type 7) of ascending v[n], n > 0, p in [0, 1]. */
+double percentile_sorted(const double *v, size_t n, double p);
+
+/* Percentile intervals of an AUROC and of a paired difference a - b. Resamples with one class are drawn again. */
+struct interval auroc_bootstrap(const double *score, enum orientation orientation, const uint8_t *wrong, size_t n,
+                                const struct resampling *how);
+struct interval auroc_bootstrap_delta(const double *score_a, enum orientation orientation_a,
+                                      const double *score_b, enum orientation orientation_b,
+                                      const uint8_t *wrong, size_t n, const struct resampling *how);
+
 #endif

@@ -211,3 +211,26 @@ struct delong_pair delong_paired(const double *score_a, enum orientation orienta
     free(vb);
     return d;
 }
+
+struct macro_mean macro_mean(const struct delong *tasks, size_t n_tasks)
+{
+    struct macro_mean m = {.mean = figure_of(0), .se = figure_of(0)};
+    const char *why = n_tasks ? NULL : "a mean needs a hold-out", *why_se = why;
+    double var = 0;
+    for (size_t i = 0; i < n_tasks; i++) {
+        why = why ? why : tasks[i].auroc.why;
+        why_se = why_se ? why_se : tasks[i].var.why;
+        m.mean.value += tasks[i].auroc.value / (double)n_tasks;
+        var += tasks[i].var.value;
+    }
+    m.se = figure_of(sqrt(var) / (double)n_tasks);
+    m.wald = interval_of(fmax(0, m.mean.value - NORMAL_975 * m.se.value),
+                         fmin(1, m.mean.value + NORMAL_975 * m.se.value));
+    if (why)
+        m.mean = figure_undefined(why);
+    if (why_se) {
+        m.se = figure_undefined(why_se);
+        m.wald = interval_undefined(why_se);
+    }
+    return m;
+}

@@ -1,4 +1,5 @@
-/* AUROC, DeLong, average precision against ../shared/metrics/auroc.json, and their properties. */
+/* AUROC, DeLong, average precision, selective prediction, calibration and the bootstrap against
+ * ../shared/metrics/auroc.json, and their properties. */
 #include "eval/stats.h"
 #include "tests/metric_cases.h"
 
@@ -74,6 +75,76 @@ static void check_delong(const char *id, const struct ranking *r, const cJSON *w
     check_interval(id, "logit interval", d.logit, json_get(want, "ci95_logit"));
 }
 
+static void check_selective(const char *id, const struct ranking *r, const cJSON *want)
+{
+    struct selective s = selective(r);
+    CHECK_MSG(s.why == NULL, "%s: %s", id, s.why);
+    check_value(id, "aurc", s.aurc, json_get(want, "aurc"), 1e-9);
+    check_value(id, "aurc_optimal", s.aurc_optimal, json_get(want, "aurc_optimal"), 1e-9);
+    check_value(id, "aurc_random", s.aurc_random, json_get(want, "aurc_random"), 1e-9);
+    check_value(id, "e_aurc", s.e_aurc, json_get(want, "e_aurc"), 1e-9);
+    check_value(id, "auarc", s.auarc, json_get(want, "auarc"), 1e-9);
+    check_value(id, "augrc", s.augrc, json_get(want, "augrc"), 1e-9);
+    check_figure(id, "prr", s.prr, json_get(want, "prr"));
+    if (json_get(want, "prr_max_rejection_0.5"))
+        check_figure(id, "prr_half", s.prr_half, json_get(want, "prr_max_rejection_0.5"));
+    const cJSON *points = json_get(want, "risk_coverage"), *point;
+    if (!points)
+        return;
+    struct coverage_point *got = NEW(struct coverage_point, r->n_blocks + 1);
+    size_t n = risk_coverage(r, got), i = 0;
+    if (CHECK_MSG(n == case_count(points), "%s: %zu points", id, n))
+        cJSON_ArrayForEach(point, points) {
+            const cJSON *score = json_get(point, "keep_if_conf_ge");
+            score = score ? score : json_get(point, "keep_if_score_le");
+            CHECK_MSG(got[i].score == case_number(score), "%s: point %zu at %.17g", id, i, got[i].score);
+            check_value(id, "coverage", got[i].coverage, json_get(point, "coverage"), 1e-9);
+            check_value(id, "risk", got[i++].risk, json_get(point, "risk"), 1e-9);
+        }
+    free(got);
+}
+
+static void check_bins(const char *id, const struct bin *got, size_t n, const cJSON *want, const char *lo,
+                       const char *hi)
+{
+    const cJSON *bin;
+    size_t i = 0;
+    if (!CHECK_MSG(n == case_count(want), "%s: %zu bins", id, n))
+        return;
+    cJSON_ArrayForEach(bin, want) {
+        CHECK_MSG((double)got[i].n == case_get(bin, "n"), "%s: bin %zu has %zu rows", id, i, got[i].n);
+        check_value(id, lo, got[i].lo, json_get(bin, lo), 0);
+        check_value(id, hi, got[i].hi, json_get(bin, hi), 0);
+        check_value(id, "mean_conf", got[i].mean_confidence, json_get(bin, "mean_conf"), 1e-9);
+        check_value(id, "acc", got[i++].accuracy, json_get(bin, "acc"), 1e-9);
+    }
+}
+
+static void check_calibration(const struct rows *in, const cJSON *want)
+{
+    double *confidence = NEW(double, in->n);
+    for (size_t i = 0; i < in->n; i++)
+        confidence[i] = in->orientation == HIGHER_IS_RIGHT ? in->score[i] : 1 - in->score[i];
+    struct calibration c = calibration(confidence, in->wrong, in->n);
+    CHECK_MSG(c.why == NULL, "%s: %s", in->id, c.why);
+    check_value(in->id, "brier", c.brier, json_get(want, "brier"), 1e-9);
+    check_value(in->id, "log_loss", c.log_loss, json_get(want, "log_loss"), 1e-9);
+    check_value(in->id, "ece", c.ece_15, json_get(want, "ece_15_equal_width"), 1e-9);
+    check_value(in->id, "mce", c.mce_15, json_get(want, "mce_15_equal_width"), 1e-9);
+    check_value(in->id, "ece 16", c.ece_16, json_get(want, "ece_16_equal_width"), 1e-9);
+    check_value(in->id, "ece equal mass", c.ece_15_equal_mass, json_get(want, "ece_15_equal_mass"), 1e-9);
+    struct bin bins[N_RELIABILITY_BINS];
+    if (json_get(want, "bins_15_equal_width")) {
+        reliability_equal_width(confidence, in->wrong, in->n, bins, N_RELIABILITY_BINS);
+        check_bins(in->id, bins, N_RELIABILITY_BINS, json_get(want, "bins_15_equal_width"), "lo", "hi");
+    }
+    if (json_get(want, "bins_15_equal_mass")) {
+        size_t used = reliability_equal_mass(confidence, in->wrong, in->n, bins, N_RELIABILITY_BINS);
+        check_bins(in->id, bins, used, json_get(want, "bins_15_equal_mass"), "conf_min", "conf_max");
+    }
+    free(confidence);
+}
+
 static void check_separation(const char *id, const struct ranking *r, const cJSON *want)
 {
     CHECK_MSG((double)r->n == case_get(want, "n"), "%s: n is %zu", id, r->n);
@@ -82,6 +153,8 @@ static void check_separation(const char *id, const struct ranking *r, const cJSO
     check_figure(id, "auprc", auprc(r), json_get(want, "auprc"));
     if (json_get(want, "delong"))
         check_delong(id, r, json_get(want, "delong"));
+    if (json_get(want, "aurc"))
+        check_selective(id, r, want);
     if (json_get(want, "error"))
         CHECK_MSG(strncmp(auroc(r).why, json_string(want, "error"), strlen(json_string(want, "error"))) == 0,
                   "%s: reason is %s", id, auroc(r).why);
@@ -117,6 +190,8 @@ static void separation_cases(void)
             check_separation(in.id, &r, want);
             ranking_free(&r);
         }
+        if (json_get(want, "calibration"))
+            check_calibration(&in, json_get(want, "calibration"));
         rows_free(&in);
     }
 }
@@ -201,6 +276,105 @@ static void properties(void)
     }
 }
 
+/* The area of a continuous loss is that of labels when the loss is 0 or 1, and does not depend on its scale. */
+static void continuous_loss(void)
+{
+    double score[400], loss[400];
+    uint8_t wrong[400];
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct ranking by_label, by_loss;
+        size_t n = draw_rows(seed, score, wrong);
+        for (size_t i = 0; i < n; i++)
+            loss[i] = wrong[i] ? 3.5 : 0;
+        CHECK(ranking_make(&by_label, score, wrong, NULL, n, HIGHER_IS_WRONG, NAN_IS_ERROR, NULL) == 0);
+        CHECK(ranking_make_loss(&by_loss, score, loss, n, HIGHER_IS_WRONG, NAN_IS_ERROR, NULL) == 0);
+        struct selective a = selective(&by_label), b = selective(&by_loss);
+        CHECK_NEAR(b.prr.value, a.prr.value, 1e-12);
+        CHECK_NEAR(b.prr_half.value, a.prr_half.value, 1e-12);
+        CHECK_NEAR(b.aurc, 3.5 * a.aurc, 1e-12);
+        CHECK_NEAR(b.augrc, 3.5 * a.augrc, 1e-12);
+        CHECK(auroc(&by_loss).why && auprc(&by_loss).why);
+        ranking_free(&by_label);
+        ranking_free(&by_loss);
+    }
+}
+
+static void bootstrap_cases(void)
+{
+    NEED_CASES("auroc.json");
+    const cJSON *c;
+    cJSON_ArrayForEach(c, json_get(cases_file, "bootstrap")) {
+        struct rows in = rows_of(c);
+        const cJSON *want = json_get(c, "ci95_percentile"), *tolerance = json_get(c, "tolerance_at_B_2000");
+        struct resampling how = {.seed = 1, .n_resamples = 2000, .n_threads = 2};
+        struct interval ci = auroc_bootstrap(in.score, in.orientation, in.wrong, in.n, &how);
+        check_value(in.id, "low end", ci.lo, cJSON_GetArrayItem(want, 0),
+                    case_number(cJSON_GetArrayItem(tolerance, 0)));
+        check_value(in.id, "high end", ci.hi, cJSON_GetArrayItem(want, 1),
+                    case_number(cJSON_GetArrayItem(tolerance, 1)));
+        how.n_threads = 3;
+        struct interval again = auroc_bootstrap(in.score, in.orientation, in.wrong, in.n, &how);
+        CHECK_MSG(again.lo == ci.lo && again.hi == ci.hi, "%s: depends on the number of threads", in.id);
+        how.seed = 2;
+        again = auroc_bootstrap(in.score, in.orientation, in.wrong, in.n, &how);
+        CHECK_MSG(again.lo != ci.lo || again.hi != ci.hi, "%s: does not depend on the seed", in.id);
+        rows_free(&in);
+    }
+}
+
+/* Copies of a row in one group carry no information: the clustered interval is that of single rows. */
+static void clustered_bootstrap(void)
+{
+    double score[400], many[1600], other[400];
+    uint8_t wrong[400], many_wrong[1600];
+    uint32_t group[1600];
+    size_t n = draw_rows(7, score, wrong);
+    for (size_t i = 0; i < 4 * n; i++) {
+        group[i] = (uint32_t)(i % n);
+        many[i] = score[i % n];
+        many_wrong[i] = wrong[i % n];
+    }
+    struct resampling how = {.seed = 5, .n_resamples = 4000, .n_threads = 2};
+    struct interval single = auroc_bootstrap(score, HIGHER_IS_WRONG, wrong, n, &how);
+    struct interval naive = auroc_bootstrap(many, HIGHER_IS_WRONG, many_wrong, 4 * n, &how);
+    how.group = group;
+    how.n_groups = n;
+    struct interval clustered = auroc_bootstrap(many, HIGHER_IS_WRONG, many_wrong, 4 * n, &how);
+    CHECK_NEAR(clustered.lo, single.lo, 0.01);
+    CHECK_NEAR(clustered.hi, single.hi, 0.01);
+    CHECK(naive.hi - naive.lo < 0.6 * (single.hi - single.lo));
+    for (size_t i = 0; i < n; i++)
+        other[i] = -score[i];
+    how.n_groups = n;
+    struct interval none = auroc_bootstrap_delta(score, HIGHER_IS_WRONG, other, HIGHER_IS_RIGHT, wrong, n, &how);
+    CHECK(none.lo == 0 && none.hi == 0);
+    double one_class[] = {1, 2};
+    CHECK(auroc_bootstrap(one_class, HIGHER_IS_WRONG, (uint8_t[]){1, 1}, 2, &how).why != NULL);
+}
+
+static void percentiles(void)
+{
+    double v[] = {1, 2, 4, INFINITY, INFINITY};
+    CHECK(percentile_sorted(v, 5, 0) == 1 && percentile_sorted(v, 5, 1) == INFINITY);
+    CHECK_NEAR(percentile_sorted(v, 5, 0.375), 3, 1e-15);
+    CHECK(percentile_sorted(v, 5, 0.9) == INFINITY && percentile_sorted(v, 1, 0.3) == 1);
+}
+
+static void macro_means(void)
+{
+    struct delong t[2] = {{.auroc = figure_of(0.8), .var = figure_of(0.0009)},
+                          {.auroc = figure_of(0.6), .var = figure_of(0.0016)}};
+    struct macro_mean m = macro_mean(t, 2);
+    CHECK_NEAR(m.mean.value, 0.7, 1e-15);
+    CHECK_NEAR(m.se.value, 0.025, 1e-15);
+    CHECK_NEAR(m.wald.lo, 0.7 - 0.025 * NORMAL_975, 1e-15);
+    t[1].var = figure_undefined("one row");
+    m = macro_mean(t, 2);
+    CHECK(!m.mean.why && m.se.why && m.wald.why);
+    t[1].auroc = figure_undefined("one class");
+    CHECK(macro_mean(t, 2).mean.why && macro_mean(t, 0).mean.why);
+}
+
 static void refusals(void)
 {
     double score[] = {0.1, 0.2}, bad[] = {1, -1}, nan_pair[] = {0.1, NAN}, loss[] = {1, INFINITY};
@@ -212,8 +386,11 @@ static void refusals(void)
     struct delong_pair d = delong_paired(score, HIGHER_IS_WRONG, nan_pair, HIGHER_IS_WRONG, wrong, 2);
     CHECK(d.p.why && isnan(d.p.value) && d.auroc_a.why);
     CHECK(ranking_make(&r, NULL, NULL, NULL, 0, HIGHER_IS_WRONG, NAN_IS_ERROR, &e) == 0);
-    CHECK(auroc(&r).why && auprc(&r).why && delong(&r).se.why);
+    CHECK(auroc(&r).why && auprc(&r).why && delong(&r).se.why && selective(&r).why && selective(&r).prr.why);
     ranking_free(&r);
+    double outside[] = {0.5, 1.5};
+    CHECK(calibration(outside, wrong, 2).why && isnan(calibration(outside, wrong, 2).brier));
+    CHECK(calibration(NULL, NULL, 0).why != NULL);
 }
 
 int main(void)
@@ -221,6 +398,11 @@ int main(void)
     RUN(separation_cases);
     RUN(paired_cases);
     RUN(properties);
+    RUN(continuous_loss);
+    RUN(bootstrap_cases);
+    RUN(clustered_bootstrap);
+    RUN(percentiles);
+    RUN(macro_means);
     RUN(refusals);
     cJSON_Delete(cases_file);
     return test_report();
