@@ -1,0 +1,212 @@
+/* cmd_generate.c - the verb `generate`: one answer with its confidence. */
+#define _GNU_SOURCE
+#include "eval/answer.h"
+#include "eval/cli.h"
+#include "eval/conversation.h"
+#include "eval/grade.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct generate_args {
+    const char *model, *prompt, *messages, *tokens, *kernel;
+    struct strings images, audios;
+    int64_t max_tokens, threads, seed, image_tokens;
+    double temperature, top_p, threshold;
+    bool ignore_eos, json;
+};
+
+static int parse_tokens(const char *list, struct ids *ids, struct err *e)
+{
+    while (*list) {
+        char *end;
+        errno = 0;
+        long v = strtol(list, &end, 10);
+        if (end == list || errno || v < 0 || v > INT32_MAX || (*end && *end != ','))
+            return err_set(e, EXIT_USAGE, "--tokens: ids joined by commas were expected, not \"%s\"", list);
+        ids_push(ids, (int32_t)v);
+        list = *end ? end + 1 : end;
+    }
+    return 0;
+}
+
+static int check_args(const struct generate_args *a, struct err *e)
+{
+    int given = (a->prompt != NULL) + (a->messages != NULL) + (a->tokens != NULL);
+    if (!a->model || given != 1)
+        return err_set(e, EXIT_USAGE, "generate: --model and one of --prompt, --messages, --tokens are needed; see "
+                       "\"handoff generate --help\"");
+    if (!a->prompt && (a->images.n || a->audios.n))
+        return err_set(e, EXIT_USAGE, "generate: --image and --audio go with --prompt; --messages names its own");
+    if (a->max_tokens < 1 || a->max_tokens > 1 << 20 || a->threads < 0 || a->threads > 1024 || a->temperature < 0 ||
+        a->top_p < 0 || a->top_p > 1)
+        return err_set(e, EXIT_USAGE, "generate: --max-tokens, --threads, --temperature or --top-p is out of range");
+    return 0;
+}
+
+static int make_prompt(const struct generate_args *a, struct engine *m, struct ids *ids, float **soft, struct err *e)
+{
+    *soft = NULL;
+    if (a->tokens) {
+        if (parse_tokens(a->tokens, ids, e))
+            return -1;
+        for (int i = 0; i < ids->n; i++)
+            if (ids->id[i] >= engine_info(m)->vocab_size)
+                return err_set(e, EXIT_USAGE, "--tokens: id %d, but the vocabulary ends at %d", (int)ids->id[i],
+                               engine_info(m)->vocab_size - 1);
+        return 0;
+    }
+    struct conversation c;
+    int failed = a->messages ? conversation_read(&c, a->messages, e)
+                             : conversation_make(&c, a->prompt, a->images.at, a->images.n, a->audios.at, a->audios.n,
+                                                 e);
+    if (failed)
+        return -1;
+    failed = conversation_prompt(m, &c, ids, soft, e);
+    conversation_free(&c);
+    return failed;
+}
+
+static void put_number(struct text *t, const char *key, double v)
+{
+    text_printf(t, "%s\"%s\":", t->data[t->len - 1] == '{' ? "" : ",", key);
+    json_put_double(t, v);
+}
+
+static void print_json(const struct answer *a, const struct text *output, struct text *t)
+{
+    text_puts(t, "{\"text\":");
+    json_put_string(t, output->data, output->len);
+    text_printf(t, ",\"prompt_tokens\":%d,\"tokens\":[", a->prompt_tokens);
+    for (int i = 0; i < a->tokens.n; i++)
+        text_printf(t, "%s%d", i ? "," : "", (int)a->tokens.id[i]);
+    text_printf(t, "],\"stop\":\"%s\"", answer_stop_name(a->stop));
+    put_number(t, "confidence", a->has_probe ? a->probe.confidence : NAN);
+    put_number(t, "p_wrong", a->has_probe ? a->probe.p_wrong : NAN);
+    put_number(t, "probe_logit", a->has_probe ? a->probe.logit : NAN);
+    if (!a->has_probe)
+        text_puts(t, ",\"why\":\"the checkpoint holds no probe\"");
+    text_puts(t, ",\"entropy\":{");
+    put_number(t, "mean", a->entropy.mean);
+    put_number(t, "max", a->entropy.max);
+    put_number(t, "first", a->entropy.first);
+    put_number(t, "sum", a->entropy.sum);
+    text_puts(t, ",\"steps\":[");
+    for (int i = 0; i < a->tokens.n; i++) {
+        text_puts(t, i ? "," : "");
+        json_put_double(t, a->steps[i].entropy);
+    }
+    text_puts(t, "]},\"logprobs\":[");
+    for (int i = 0; i < a->tokens.n; i++) {
+        text_puts(t, i ? "," : "");
+        json_put_double(t, a->steps[i].logprob);
+    }
+    text_puts(t, "]}\n");
+}
+
+static void print_text(const struct answer *a, const struct text *output, double threshold, struct text *t)
+{
+    struct arena arena = {0};
+    struct visible v;
+    visible_answer(output->data, &arena, &v);
+    text_printf(t, "%s\n\n", v.text);
+    if (a->has_probe)
+        text_printf(t, "confidence %.4f  %s at threshold %g\n", a->probe.confidence,
+                    a->probe.confidence < threshold ? "hand off" : "keep", threshold);
+    text_printf(t, "%d tokens, stop: %s", a->tokens.n, answer_stop_name(a->stop));
+    if (a->n_answer_tokens)
+        text_printf(t, ", entropy mean %.4f max %.4f nats", a->entropy.mean, a->entropy.max);
+    text_puts(t, "\n");
+    arena_free(&arena);
+}
+
+static int answer_prompt(const struct generate_args *args, struct engine *m, const struct probe *p,
+                         struct answer_request *r, struct err *e)
+{
+    struct batcher *b = batcher_new(m, p, 1);
+    struct answer a = {0};
+    struct text output = {0}, t = {0};
+    int failed = 0;
+    batcher_add(b, r);
+    while (!failed && !batcher_take(b, &a))
+        failed = batcher_step(b, e);
+    if (!failed && a.err.code) {
+        *e = a.err;
+        failed = -1;
+    }
+    if (!failed) {
+        text_puts(&output, "");
+        detokenize(engine_tokenizer(m), a.tokens.id, a.tokens.n - (a.stop == STOP_EOS), true, &output);
+        if (args->json)
+            print_json(&a, &output, &t);
+        else
+            print_text(&a, &output, args->threshold, &t);
+        failed = cli_print(&t, e);
+    }
+    answer_free(&a);
+    batcher_free(b);
+    text_free(&output);
+    text_free(&t);
+    return failed;
+}
+
+static int generate(const struct generate_args *a, struct err *e)
+{
+    struct engine *m = NULL;
+    struct probe *p = NULL;
+    struct answer_request r = {.settings = {.max_tokens = (int)a->max_tokens, .temperature = a->temperature,
+                                            .top_p = a->top_p, .seed = (uint64_t)a->seed,
+                                            .ignore_eos = a->ignore_eos}};
+    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
+                                     .image_tokens = (int)a->image_tokens};
+    int failed = engine_open(&m, a->model, &options, e);
+    if (!failed && probe_in(engine_weights(m)))
+        failed = probe_open(&p, engine_weights(m), m, e);
+    if (!failed)
+        failed = make_prompt(a, m, &r.prompt, &r.soft, e);
+    if (!failed)
+        failed = answer_prompt(a, m, p, &r, e);
+    ids_free(&r.prompt);
+    free(r.soft);
+    probe_close(p);
+    engine_close(m);
+    return failed;
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    struct generate_args a = {.max_tokens = 256, .threshold = 0.85};
+    const struct option options[] = {
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint: a folder or a .safetensors file"},
+        {"--prompt", OPT_STRING, &a.prompt, "TEXT", "one user message"},
+        {"--image", OPT_STRINGS, &a.images, "FILE", "picture before the text (may be repeated)"},
+        {"--audio", OPT_STRINGS, &a.audios, "FILE", "sound before the text (may be repeated)"},
+        {"--messages", OPT_STRING, &a.messages, "F.json", "a whole conversation; media are found relative to it"},
+        {"--tokens", OPT_STRING, &a.tokens, "2,105,...", "token ids as they are"},
+        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (256)"},
+        {"--temperature", OPT_DOUBLE, &a.temperature, "T", "0: greedy, the default"},
+        {"--top-p", OPT_DOUBLE, &a.top_p, "P", "draw from the most likely tokens that make up P"},
+        {"--seed", OPT_INT, &a.seed, "N", "of the draws (0)"},
+        {"--ignore-eos", OPT_FLAG, &a.ignore_eos, NULL, "go on behind a stop token"},
+        {"--threshold", OPT_DOUBLE, &a.threshold, "T", "hand off below this confidence (0.85)"},
+        {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
+        {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--json", OPT_FLAG, &a.json, NULL, "print JSON"},
+        {0}};
+    const struct usage usage = {
+        "generate", "--model M (--prompt TEXT | --messages F.json | --tokens IDS) [options]",
+        "One answer with its confidence.", options,
+        "handoff generate --model datasets/mini/checkpoint --prompt 'What is 3 + 4?'"};
+    struct err e = {0};
+    int stop = cli_parse(&usage, argc, argv, NULL, &e);
+    if (stop)
+        return cli_end(stop, &e);
+    int failed = check_args(&a, &e) || generate(&a, &e);
+    free(a.images.at);
+    free(a.audios.at);
+    return failed ? cli_fail(&e) : EXIT_DONE;
+}

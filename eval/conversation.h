@@ -1,0 +1,28 @@
+/* conversation.h - a conversation given by a user, as JSON or on the command line, with its media files (inside eval/
+ * only). */
+#ifndef HANDOFF_CONVERSATION_H
+#define HANDOFF_CONVERSATION_H
+
+#include "engine/engine.h"
+
+struct conversation {
+    cJSON *messages;
+    bool enable_thinking;
+    int n_media;
+    struct media *media;        /* in the order of their placeholders; bytes are mapped files */
+    struct mapped *files;
+};
+
+/* F.json: an array of messages, or an object with "messages" and maybe "enable_thinking". A part of content
+ * {"type": "image", "image": "x.png"} or {"type": "audio", "audio": "x.wav"} (also under "path", "url" or "file")
+ * names a file relative to F.json. */
+int conversation_read(struct conversation *c, const char *path, struct err *e);
+/* One user turn: pictures, then sounds, then the text. */
+int conversation_make(struct conversation *c, const char *prompt, const char *const *images, int n_images,
+                      const char *const *audios, int n_audios, struct err *e);
+void conversation_free(struct conversation *c);
+
+/* Renders with the checkpoint's template, encodes the media, expands the placeholders. *soft: see engine_prompt. */
+int conversation_prompt(struct engine *m, const struct conversation *c, struct ids *ids, float **soft, struct err *e);
+
+#endif
