@@ -1,0 +1,108 @@
+/* internal.h - what the files of engine/ share and nobody else sees: the open engine, its configuration and decoder. */
+#ifndef HANDOFF_ENGINE_INTERNAL_H
+#define HANDOFF_ENGINE_INTERNAL_H
+
+#include "engine/kernels.h"
+#include "engine/towers.h"
+
+/* ---- configuration (config.c) ---------------------------------------------------------------------------------- */
+
+/* Ids that stand for one kind of media in a prompt; -1 where the checkpoint names none. */
+struct placeholder { int32_t token, begin, end; };
+
+/* One kind of attention. A rope pair c < rope_pairs turns by position * theta^(-2c/head_dim), the others stay. */
+struct attention_kind {
+    int head_dim, rope_pairs;
+    double rope_theta;
+    int window;                 /* keys that a row sees, itself included; 0: all */
+};
+
+struct layer_config {
+    bool full;                  /* full or sliding attention */
+    int mlp_size;
+    int kv_layer;               /* the layer whose keys and values it reads: itself, or an earlier one */
+};
+
+struct config {
+    const char *prefix;         /* of the decoder's tensor names: "model.language_model." or "model." */
+    int n_layers, hidden_size, n_heads, n_kv_heads, vocab_size, max_positions;
+    int n_kv_shared_layers;
+    int last_kv_layer;          /* the last layer that owns keys and values */
+    int ple_size;               /* width of a per-layer embedding */
+    float norm_eps, logit_cap;
+    struct attention_kind kind[2];          /* [full] */
+    struct layer_config *layer;             /* [n_layers] */
+    int32_t pad_id, bos_id;
+    int n_eos;
+    int32_t eos_ids[32];
+    struct placeholder image, audio;
+    int32_t video_id;           /* -1: none */
+};
+/* Reads config.json (already parsed, `where` names it) and generation_config.json (may be NULL); everything that this
+ * engine would compute wrongly is refused. Sizes are only plausible here: decoder_open compares them with the tensors. */
+int config_read(struct config *c, const cJSON *json, const cJSON *generation, const struct weights *w,
+                const char *where, struct err *e);
+void config_free(struct config *c);
+
+/* ---- weights (weights.c, safetensors.c) ------------------------------------------------------------------------- */
+
+/* Appends the tensors of a safetensors file that is already mapped. Names, dimensions and types are copied into `a`. */
+struct tensor_list { struct tensor *t; size_t n, cap; };
+int safetensors_parse(const struct mapped *file, struct arena *a, struct tensor_list *out, struct err *e);
+/* Whether elements [first, first + n) are all finite. */
+bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
+
+/* ---- decoder (decoder.c, seq.c, rope.c) ------------------------------------------------------------------------- */
+
+/* Rows that go through a layer together; a longer step is cut into such chunks. */
+enum { CHUNK_ROWS = 256 };
+
+struct decoder;
+int decoder_open(struct decoder **out, const struct config *c, const struct weights *w, const struct compute *compute,
+                 struct err *e);
+void decoder_close(struct decoder *d);
+/* The inputs have been checked by engine_step. */
+void decoder_step(struct decoder *d, const struct step_input *in, int n_in);
+/* Whether the token's per-layer embeddings are finite (that table is too large to be checked as a whole). */
+bool decoder_token_finite(const struct decoder *d, int32_t id);
+/* The id whose embeddings stand for `id`: the pad id for placeholders. */
+int32_t config_embedded_id(const struct config *c, int32_t id);
+
+/* Keys and values of one layer: [capacity, n_kv_heads * head_dim] each. A sliding layer's capacity stops growing at
+ * window + CHUNK_ROWS - 1; from then on position p lies in slot p % capacity. */
+struct kv_cache { float *k, *v; int capacity; };
+
+struct seq {
+    const struct config *config;
+    int n;                      /* positions held */
+    bool in_step;               /* taken by an input of the step under way */
+    struct kv_cache *cache;     /* [last_kv_layer + 1] */
+};
+/* Makes room for n more positions in every layer. */
+void seq_reserve(struct seq *s, int n);
+
+/* cos and sin of `pairs` rope angles at a position. */
+void rope_angles(const struct attention_kind *kind, int position, float *cosines, float *sines);
+/* Turns the pairs (c, c + head_dim / 2), c < rope_pairs, of one head. */
+void rope_turn(const struct attention_kind *kind, const float *cosines, const float *sines, float *head);
+
+/* ---- the engine (engine.c) --------------------------------------------------------------------------------------- */
+
+struct engine {
+    struct model_info info;
+    char *path;
+    struct engine_options options;
+    struct weights *weights;
+    cJSON *config_json, *processor_json;
+    struct config config;
+    struct compute compute;
+    struct decoder *decoder;
+    struct tokenizer *tokenizer;
+    struct chat_template *chat_template;    /* NULL: none */
+    struct vision *vision;                  /* NULL: none */
+    struct audio *audio;                    /* NULL: none */
+    char *media_cache;                      /* folder, NULL: none */
+    char vision_key[65], audio_key[65];     /* what cached embeddings depend on besides the media; "": not yet known */
+};
+
+#endif
