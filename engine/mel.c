@@ -121,8 +121,8 @@ static int read_sizes(struct mel *m, const cJSON *processor, struct err *e)
         return err_input(e, "%s: fft_length %lld, frame_length %lld: a power of two, and an even number not above it, "
                          "were expected", where, (long long)m->fft, (long long)m->frame);
     if (m->low_hz >= m->high_hz || m->high_hz > (double)m->rate / 2)
-        return err_input(e, "%s: min_frequency %g, max_frequency %g: a range within half the sampling_rate was expected",
-                         where, m->low_hz, m->high_hz);
+        return err_input(e, "%s: min_frequency %g, max_frequency %g: a range within half the sampling_rate was "
+                         "expected", where, m->low_hz, m->high_hz);
     m->longest = tokens * ms * m->rate / 1000;
     if (mel_frames(m, m->longest) < 1)
         return err_input(e, "processor config: audio_seq_length %lld times audio_ms_per_token %lld: less than a frame",
