@@ -1,0 +1,239 @@
+/* cmd_inspect.c - the verb `inspect`: what a checkpoint, a data set or a run holds. */
+#include "datasets/datasets.h"
+#include "engine/engine.h"
+#include "eval/cli.h"
+#include "eval/npy.h"
+#include "probe/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- checkpoints ----------------------------------------------------------------------------------------------- */
+
+static void put_shape(struct text *t, const struct tensor *x)
+{
+    text_putc(t, '[');
+    for (int i = 0; i < x->n_dims; i++)
+        text_printf(t, "%s%lld", i ? ", " : "", (long long)x->dim[i]);
+    text_putc(t, ']');
+}
+
+/* Groups a tensor with its like in other layers: digits between dots become N. */
+static void put_group_name(struct text *t, const char *name)
+{
+    while (*name) {
+        size_t n = strcspn(name, ".");
+        if (n && strspn(name, "0123456789") == n)
+            text_putc(t, 'N');
+        else
+            text_put(t, name, n);
+        name += n;
+        if (*name)
+            text_putc(t, *name++);
+    }
+}
+
+struct group { char *name; const struct tensor *first; int count; int64_t elements; size_t bytes; };
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct group *)a)->name, ((const struct group *)b)->name);
+}
+
+static size_t collect_groups(const struct weights *w, struct group **out)
+{
+    size_t n = weights_count(w), n_groups = 0;
+    struct group *g = NEW(struct group, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor *x = weights_at(w, i);
+        struct text name = {0};
+        put_group_name(&name, x->name);
+        text_printf(&name, " %s", tensor_type_name(x->type));
+        g[i] = (struct group){text_take(&name), x, 1, tensor_elements(x), x->n_bytes};
+    }
+    qsort(g, n, sizeof *g, by_name);
+    for (size_t i = 0; i < n; i++) {
+        if (n_groups && strcmp(g[n_groups - 1].name, g[i].name) == 0) {
+            g[n_groups - 1].count++;
+            g[n_groups - 1].elements += g[i].elements;
+            g[n_groups - 1].bytes += g[i].bytes;
+            free(g[i].name);
+        } else {
+            g[n_groups++] = g[i];
+        }
+    }
+    *out = g;
+    return n_groups;
+}
+
+static void put_tensors(struct text *t, const struct weights *w)
+{
+    struct group *g;
+    size_t n = collect_groups(w, &g), bytes = 0;
+    int64_t elements = 0;
+    int width = 0;
+    for (size_t i = 0; i < n; i++)
+        width = (int)strlen(g[i].name) > width ? (int)strlen(g[i].name) : width;
+    text_printf(t, "\n%-*s  count  shape of the first\n", width, "tensors");
+    for (size_t i = 0; i < n; i++) {
+        text_printf(t, "%-*s  %5d  ", width, g[i].name, g[i].count);
+        put_shape(t, g[i].first);
+        text_putc(t, '\n');
+        elements += g[i].elements;
+        bytes += g[i].bytes;
+        free(g[i].name);
+    }
+    text_printf(t, "\n%zu tensors, %.3f million numbers, %.1f MB, %.2f bits per number\n", weights_count(w),
+                (double)elements / 1e6, (double)bytes / 1e6, elements ? 8.0 * (double)bytes / (double)elements : 0);
+    free(g);
+}
+
+static void put_model(struct text *t, const struct engine *m)
+{
+    const struct model_info *i = engine_info(m);
+    struct probe *p = NULL;
+    struct err e = {0};
+    text_printf(t, "architecture     %s\n", i->architecture);
+    text_printf(t, "layers           %d, the last %d share keys and values\n", i->n_layers, i->n_kv_shared_layers);
+    text_printf(t, "hidden size      %d\n", i->hidden_size);
+    text_printf(t, "heads            %d query, %d key/value; head size %d sliding, %d full\n", i->n_heads,
+                i->n_kv_heads, i->head_dim, i->global_head_dim);
+    text_printf(t, "window           %d of %d positions\n", i->sliding_window, i->max_positions);
+    text_printf(t, "vocabulary       %d; tokenizer up to id %d\n", i->vocab_size,
+                tokenizer_size(engine_tokenizer(m)) - 1);
+    text_puts(t, "stop tokens     ");
+    for (int k = 0; k < i->n_eos; k++) {
+        const char *piece = tokenizer_piece(engine_tokenizer(m), i->eos_ids[k]);
+        text_printf(t, " %d %s", (int)i->eos_ids[k], piece ? piece : "?");
+    }
+    text_printf(t, "\nvision, audio    %s, %s\n", i->has_vision ? "yes" : "no", i->has_audio ? "yes" : "no");
+    text_printf(t, "chat template    %s\n", engine_chat_template(m) ? "yes" : "no");
+    if (!probe_in(engine_weights(m)))
+        text_puts(t, "handoff probe    no\n");
+    else if (probe_open(&p, engine_weights(m), m, &e))
+        text_printf(t, "handoff probe    unusable: %s\n", e.msg);
+    else
+        text_printf(t, "handoff probe    reads layer %d, rows of %d, the first %d\n", probe_layer(p), probe_dim(p),
+                    probe_max_rows(p));
+    probe_close(p);
+}
+
+static int write_tensor(const struct weights *w, const char *name, const char *out, struct err *e)
+{
+    const struct tensor *x = weights_find(w, name);
+    if (!x)
+        return err_set(e, EXIT_USAGE, "there is no tensor \"%s\"; inspect without --tensor lists them", name);
+    int64_t n = tensor_elements(x);
+    float *values = NEW(float, n);
+    tensor_read_f32(x, 0, n, values);
+    int failed = npy_write(out, values, x->n_dims, x->dim, e);
+    free(values);
+    return failed;
+}
+
+static int inspect_checkpoint(const char *path, const char *tensor, const char *out, struct err *e)
+{
+    struct weights *w = NULL;
+    struct engine *m = NULL;
+    struct text t = {0};
+    char *config = path_join(path, "config.json");
+    bool whole = path_is_dir(path) && file_exists(config);
+    int failed = whole && !tensor ? engine_open(&m, path, &(struct engine_options){.n_threads = 1}, e)
+                                  : weights_open(&w, path, e);
+    if (!failed && tensor) {
+        failed = write_tensor(w, tensor, out, e);
+    } else if (!failed) {
+        if (m)
+            put_model(&t, m);
+        put_tensors(&t, m ? engine_weights(m) : w);
+        failed = cli_print(&t, e);
+    }
+    text_free(&t);
+    weights_close(w);
+    engine_close(m);
+    free(config);
+    return failed;
+}
+
+/* ---- runs and data sets ---------------------------------------------------------------------------------------- */
+
+static int inspect_run(const char *dir, struct err *e)
+{
+    char *path = path_join(dir, "run.json");
+    struct text content = {0};
+    int failed = file_read(path, (size_t)64 << 20, &content, e);
+    if (!failed)
+        failed = cli_print(&content, e);
+    text_free(&content);
+    free(path);
+    return failed;
+}
+
+static int inspect_data(const char *spec, bool json_lines, struct err *e)
+{
+    struct suite suite = {0};
+    struct dataset *d = NULL;
+    struct sample s;
+    int got = 0;
+    int64_t n = 0;
+    struct text t = {0};
+    int failed = suite_add(&suite, spec, e) || dataset_open(&d, &suite.tasks[0], e);
+    while (!failed && (got = dataset_next(d, &s, e)) > 0) {
+        n++;
+        if (!json_lines)
+            continue;
+        text_clear(&t);
+        sample_print(&s, &t);
+        text_putc(&t, '\n');
+        failed = cli_print(&t, e);
+    }
+    if (got < 0)
+        failed = -1;
+    if (!failed) {
+        fprintf(json_lines ? stderr : stdout, "%s%lld samples, %lld rows refused\n", dataset_notes(d), (long long)n,
+                (long long)dataset_skipped(d));
+    }
+    text_free(&t);
+    dataset_close(d);
+    suite_close(&suite);
+    return failed;
+}
+
+static int inspect(const struct strings *files, const char *data, const char *tensor, const char *out, bool json_lines,
+                   struct err *e)
+{
+    if (data ? files->n != 0 : files->n != 1)
+        return err_set(e, EXIT_USAGE, "inspect: one FILE, or --data TASK=PATH; see \"handoff inspect --help\"");
+    if (!tensor != !out)
+        return err_set(e, EXIT_USAGE, "inspect: --tensor NAME and --out F.npy go together");
+    if (data)
+        return inspect_data(data, json_lines, e);
+    const char *path = files->at[0];
+    char *run = path_join(path, "run.json");
+    bool is_run = file_exists(run);
+    free(run);
+    return is_run ? inspect_run(path, e) : inspect_checkpoint(path, tensor, out, e);
+}
+
+int cmd_inspect(int argc, char **argv)
+{
+    const char *data = NULL, *tensor = NULL, *out = NULL;
+    bool json_lines = false;
+    struct strings files = {0};
+    const struct option options[] = {
+        {"--data", OPT_STRING, &data, "TASK=PATH", "a data set instead of a file"},
+        {"--json-lines", OPT_FLAG, &json_lines, NULL, "with --data: every sample as a line of JSON"},
+        {"--tensor", OPT_STRING, &tensor, "NAME", "write this tensor as float32"},
+        {"--out", OPT_STRING, &out, "F.npy", "where to"},
+        {0}};
+    const struct usage usage = {
+        "inspect", "(FILE [--tensor NAME --out F.npy] | --data TASK=PATH [--json-lines])",
+        "What a checkpoint, a run or a data set holds.", options, "handoff inspect datasets/mini/checkpoint"};
+    struct err e = {0};
+    int stop = cli_parse(&usage, argc, argv, &files, &e);
+    if (stop)
+        return cli_end(stop, &e);
+    int failed = inspect(&files, data, tensor, out, json_lines, &e);
+    free(files.at);
+    return failed ? cli_fail(&e) : EXIT_DONE;
+}
