@@ -39,6 +39,7 @@ $(BUILD)/engine/kernels_avx2.o:   ISA = -mavx2 -mfma
 $(BUILD)/engine/kernels_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3
+$(BUILD)/eval/stamp.o: CFLAGS += -DHANDOFF_COMMIT='"$(shell git describe --always --dirty 2>/dev/null || echo unknown)"'
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

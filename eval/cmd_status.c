@@ -39,6 +39,7 @@ static int status(const char *dir, struct err *e)
     char *run = path_join(dir, "run.json"), *records = path_join(dir, "records.jsonl");
     cJSON *stamp = json_read_file(run, (size_t)64 << 20, e);
     struct text content = {0}, out = {0};
+    text_puts(&content, "");
     struct task_count *counts = NULL;
     int n = 0, failed = stamp ? file_read(records, SIZE_MAX / 4, &content, e) : -1;
     const char *at = content.data, *end = at + content.len, *newline;

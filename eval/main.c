@@ -8,7 +8,13 @@ static const struct verb {
     int (*run)(int argc, char **argv);
     const char *does;
 } verbs[] = {
+    {"run", cmd_run, "run a checkpoint over hold-outs: one record per sample"},
+    {"generate", cmd_generate, "one answer with its confidence"},
+    {"inspect", cmd_inspect, "what a checkpoint, a data set or a run holds"},
+    {"tokenize", cmd_tokenize, "text to token ids"},
     {"probe", cmd_probe, "confidence for hidden rows captured anywhere"},
+    {"merge", cmd_merge, "the shards of a run into one"},
+    {"status", cmd_status, "how far a run is"},
 };
 
 static void print_help(FILE *to)
