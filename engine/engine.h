@@ -24,22 +24,25 @@
 
 /* ---- checkpoint files ------------------------------------------------------------------------------------------ */
 
-enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, N_TENSOR_TYPES };
+/* TENSOR_OTHER: a type that may lie in a file but that the engine cannot compute with (I64, U8, ...). */
+enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_OTHER, N_TENSOR_TYPES };
 const char *tensor_type_name(enum tensor_type type);
+enum { TENSOR_MAX_DIMS = 8 };
 
 /* One tensor as it lies in its file (mapped, read-only, maybe unaligned). dim[] is outermost first, as in safetensors:
  * a linear layer is dim = {out, in}. Rank 0 has n_dims = 0 and one element. */
 struct tensor {
     const char *name;           /* as in the file */
     const char *file;           /* path of its file, for messages */
+    const char *type_name;      /* as in the file: "BF16", "I64" */
     enum tensor_type type;
     int n_dims;
-    int64_t dim[4];
+    int64_t dim[TENSOR_MAX_DIMS];
     const void *data;
     size_t n_bytes;
 };
 int64_t tensor_elements(const struct tensor *t);
-/* Elements [first, first + n) in row-major order as float32; exact for the three types above. */
+/* Elements [first, first + n) in row-major order as float32; exact for the three types. Not for TENSOR_OTHER. */
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out);
 
 /* The tensors of a checkpoint: a folder (model.safetensors, or model.safetensors.index.json with its shards), or one
@@ -50,8 +53,11 @@ void weights_close(struct weights *w);                                   /* NULL
 size_t weights_count(const struct weights *w);
 const struct tensor *weights_at(const struct weights *w, size_t i);      /* sorted by name */
 const struct tensor *weights_find(const struct weights *w, const char *name);       /* NULL if absent */
-/* The named tensor, with exactly this shape and finite values, as a new float32 array (caller frees); NULL and *e
- * otherwise. A dimension given as -1 takes what the file has. */
+/* The named tensor if it is there with exactly this shape and a type to compute with, else NULL and *e. A dimension
+ * given as -1 takes what the file has. Its values are not looked at. */
+const struct tensor *weights_tensor(const struct weights *w, const char *name, int n_dims, const int64_t *dim,
+                                    struct err *e);
+/* The same with finite values, as a new float32 array (caller frees). */
 float *weights_read(const struct weights *w, const char *name, int n_dims, const int64_t *dim, struct err *e);
 /* SHA-256 over the names, types, shapes and bytes of all tensors, in name order: the same weights in one file or in
  * shards have the same fingerprint. Reads the whole checkpoint once. */

@@ -1,0 +1,294 @@
+/* weights.c - the tensors of a checkpoint by name, wherever its files keep them. Files stay mapped; nothing is copied
+ * unless asked for. */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SHARDS = 1000, MAX_INDEX_BYTES = 64 << 20 };
+
+struct weights {
+    struct arena arena;
+    struct mapped *files;
+    int n_files;
+    struct tensor_list list;            /* sorted by name */
+};
+
+/* ---- one tensor ------------------------------------------------------------------------------------------------ */
+
+const char *tensor_type_name(enum tensor_type type)
+{
+    static const char *const names[N_TENSOR_TYPES] = {"F32", "F16", "BF16", "other"};
+    return names[type];
+}
+
+int64_t tensor_elements(const struct tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->n_dims; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+static float half_to_float(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    const uint32_t exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    uint32_t bits;
+    float f;
+    if (exponent == 0) {
+        f = (float)fraction * 0x1p-24f;             /* zero and subnormals: exact */
+        return sign ? -f : f;
+    }
+    bits = sign | (exponent == 31 ? 0x7f800000 : (exponent + 112) << 23) | fraction << 13;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out)
+{
+    const uint8_t *p = t->data;
+    if (t->type == TENSOR_F32) {
+        memcpy(out, p + 4 * first, (size_t)n * 4);
+        return;
+    }
+    p += 2 * first;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, p + 2 * i, 2);
+        if (t->type == TENSOR_F16) {
+            out[i] = half_to_float(h);
+        } else {
+            const uint32_t bits = (uint32_t)h << 16;
+            memcpy(&out[i], &bits, 4);
+        }
+    }
+}
+
+bool tensor_finite(const struct tensor *t, int64_t first, int64_t n)
+{
+    const uint8_t *p = t->data;
+    uint32_t bad = 0;
+    if (t->type == TENSOR_F32) {
+        for (int64_t i = first; i < first + n; i++) {
+            uint32_t bits;
+            memcpy(&bits, p + 4 * i, 4);
+            bad |= (bits & 0x7f800000) == 0x7f800000;
+        }
+        return !bad;
+    }
+    const uint16_t mask = t->type == TENSOR_F16 ? 0x7c00 : 0x7f80;
+    for (int64_t i = first; i < first + n; i++) {
+        uint16_t h;
+        memcpy(&h, p + 2 * i, 2);
+        bad |= (h & mask) == mask;
+    }
+    return !bad;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static int open_file(struct weights *w, const char *path, struct err *e)
+{
+    struct mapped *file = &w->files[w->n_files];
+    if (map_open(file, path, e))
+        return -1;
+    w->n_files++;
+    return safetensors_parse(file, &w->arena, &w->list, e);
+}
+
+/* A shard must lie beside its index: a name with a path in it could read any file. */
+static bool shard_name_ok(const char *name)
+{
+    const size_t n = strlen(name), suffix = strlen(".safetensors");
+    return n > suffix && n < 256 && name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') &&
+           strcmp(name + n - suffix, ".safetensors") == 0;
+}
+
+static int open_shards(struct weights *w, const char *folder, const cJSON *map, const char *where, struct err *e)
+{
+    for (const cJSON *entry = map->child; entry; entry = entry->next) {
+        const char *name = cJSON_IsString(entry) ? entry->valuestring : "";
+        if (!shard_name_ok(name))
+            return err_input(e, "%s: tensor %s: the name of a .safetensors file in the same folder was expected, not "
+                             "\"%s\"", where, entry->string, name);
+        int i = 0;
+        while (i < w->n_files && strcmp(path_base(w->files[i].path), name) != 0)
+            i++;
+        if (i < w->n_files)
+            continue;
+        if (w->n_files == MAX_SHARDS)
+            return err_input(e, "%s: more than %d shards", where, MAX_SHARDS);
+        char *path = path_join(folder, name);
+        const int bad = open_file(w, path, e);
+        free(path);
+        if (bad)
+            return -1;
+    }
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+static int sort_tensors(struct weights *w, struct err *e)
+{
+    qsort(w->list.t, w->list.n, sizeof *w->list.t, by_name);
+    for (size_t i = 1; i < w->list.n; i++)
+        if (strcmp(w->list.t[i - 1].name, w->list.t[i].name) == 0)
+            return err_input(e, "%s: tensor %s: it is already in %s", w->list.t[i].file, w->list.t[i].name,
+                             path_base(w->list.t[i - 1].file));
+    return 0;
+}
+
+static int open_index(struct weights *w, const char *folder, const char *path, struct err *e)
+{
+    cJSON *index = json_read_file(path, MAX_INDEX_BYTES, e);
+    if (!index)
+        return -1;
+    const cJSON *map = json_get(index, "weight_map");
+    int bad = 0;
+    if (!cJSON_IsObject(map) || !map->child)
+        bad = err_input(e, "%s: key \"weight_map\": an object of tensor names was expected", path);
+    bad = bad || open_shards(w, folder, map, path, e) || sort_tensors(w, e);
+    for (const cJSON *entry = bad ? NULL : map->child; entry && !bad; entry = entry->next) {
+        const struct tensor *t = weights_find(w, entry->string);
+        if (!t || strcmp(path_base(t->file), entry->valuestring) != 0)
+            bad = err_input(e, "%s: tensor %s: it was expected in %s, but is not there", path, entry->string,
+                            entry->valuestring);
+    }
+    cJSON_Delete(index);
+    return bad;
+}
+
+static int open_folder(struct weights *w, const char *folder, struct err *e)
+{
+    char *single = path_join(folder, "model.safetensors");
+    char *index = path_join(folder, "model.safetensors.index.json");
+    int bad;
+    if (file_exists(single))
+        bad = open_file(w, single, e) || sort_tensors(w, e);
+    else if (file_exists(index))
+        bad = open_index(w, folder, index, e);
+    else
+        bad = err_input(e, "%s: model.safetensors or model.safetensors.index.json was expected in this folder", folder);
+    free(single);
+    free(index);
+    return bad;
+}
+
+int weights_open(struct weights **out, const char *path, struct err *e)
+{
+    struct weights *w = NEW(struct weights, 1);
+    w->files = NEW(struct mapped, MAX_SHARDS);
+    const int bad = path_is_dir(path) ? open_folder(w, path, e) : open_file(w, path, e) || sort_tensors(w, e);
+    if (bad) {
+        weights_close(w);
+        w = NULL;
+    }
+    *out = w;
+    return bad ? -1 : 0;
+}
+
+void weights_close(struct weights *w)
+{
+    if (!w)
+        return;
+    for (int i = 0; i < w->n_files; i++)
+        map_close(&w->files[i]);
+    free(w->files);
+    free(w->list.t);
+    arena_free(&w->arena);
+    free(w);
+}
+
+/* ---- looking up ------------------------------------------------------------------------------------------------ */
+
+size_t weights_count(const struct weights *w)
+{
+    return w->list.n;
+}
+
+const struct tensor *weights_at(const struct weights *w, size_t i)
+{
+    return &w->list.t[i];
+}
+
+const struct tensor *weights_find(const struct weights *w, const char *name)
+{
+    const struct tensor key = {.name = name};
+    return w->list.n ? bsearch(&key, w->list.t, w->list.n, sizeof key, by_name) : NULL;
+}
+
+static void put_shape(struct text *t, int n_dims, const int64_t *dim)
+{
+    text_putc(t, '[');
+    for (int i = 0; i < n_dims; i++) {
+        text_puts(t, i ? ", " : "");
+        if (dim[i] < 0)
+            text_puts(t, "any");
+        else
+            text_printf(t, "%lld", (long long)dim[i]);
+    }
+    text_putc(t, ']');
+}
+
+const struct tensor *weights_tensor(const struct weights *w, const char *name, int n_dims, const int64_t *dim,
+                                    struct err *e)
+{
+    const struct tensor *t = weights_find(w, name);
+    struct text want = {0}, have = {0};
+    put_shape(&want, n_dims, dim);
+    bool same = t && t->n_dims == n_dims;
+    for (int i = 0; same && i < n_dims; i++)
+        same = dim[i] < 0 || t->dim[i] == dim[i];
+    if (!t) {
+        err_input(e, "%s: tensor %s is missing, a tensor of shape %s was expected",
+                  w->n_files ? w->files[0].path : "checkpoint", name, want.data);
+    } else if (t->type == TENSOR_OTHER) {
+        err_input(e, "%s: tensor %s: type F32, F16 or BF16 was expected, not %s", t->file, name, t->type_name);
+        t = NULL;
+    } else if (!same) {
+        put_shape(&have, t->n_dims, t->dim);
+        err_input(e, "%s: tensor %s: shape %s was expected, not %s", t->file, name, want.data, have.data);
+        t = NULL;
+    }
+    text_free(&want);
+    text_free(&have);
+    return t;
+}
+
+float *weights_read(const struct weights *w, const char *name, int n_dims, const int64_t *dim, struct err *e)
+{
+    const struct tensor *t = weights_tensor(w, name, n_dims, dim, e);
+    if (!t)
+        return NULL;
+    const int64_t n = tensor_elements(t);
+    if (!tensor_finite(t, 0, n)) {
+        err_input(e, "%s: tensor %s: finite weights were expected, it holds infinite values or NaN", t->file, name);
+        return NULL;
+    }
+    float *out = NEW(float, n);
+    tensor_read_f32(t, 0, n, out);
+    return out;
+}
+
+void weights_fingerprint(const struct weights *w, char hex[65])
+{
+    struct sha256 sha;
+    struct text head = {0};
+    sha256_init(&sha);
+    for (size_t i = 0; i < w->list.n; i++) {
+        const struct tensor *t = &w->list.t[i];
+        text_clear(&head);
+        text_printf(&head, "%s %s ", t->name, t->type_name);
+        put_shape(&head, t->n_dims, t->dim);
+        text_putc(&head, '\n');
+        sha256_update(&sha, head.data, head.len);
+        sha256_update(&sha, t->data, t->n_bytes);
+    }
+    sha256_hex(&sha, hex);
+    text_free(&head);
+}
