@@ -1,0 +1,87 @@
+/* clipped.c - linear layers with bounds on both sides. */
+#include "engine/clipped.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int read_bound(const struct weights *w, const char *prefix, const char *which, float *out, struct err *e)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s.%s", prefix, which);
+    const struct tensor *t = weights_find(w, name);
+    if (!t)
+        return err_input(e, "tensor %s is missing (the configuration says use_clipped_linears)", name);
+    if (tensor_elements(t) != 1)
+        return err_input(e, "%s: tensor %s: one number was expected", t->file, name);
+    tensor_read_f32(t, 0, 1, out);
+    return isnan(*out) ? err_input(e, "%s: tensor %s is NaN", t->file, name) : 0;
+}
+
+int clipped_open(struct clipped *c, const struct weights *w, const char *prefix, int64_t out, int64_t in,
+                 bool use_bounds, struct err *e)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s.linear.weight", prefix);
+    *c = (struct clipped){.w = weights_find(w, name)};
+    if (!c->w)
+        return err_input(e, "tensor %s is missing", name);
+    if (c->w->n_dims != 2 || (out >= 0 && c->w->dim[0] != out) || (in >= 0 && c->w->dim[1] != in))
+        return err_input(e, "%s: tensor %s has not the shape [%lld, %lld]", c->w->file, name, (long long)out,
+                         (long long)in);
+    if (!use_bounds)
+        return 0;
+    c->is_bounded = true;
+    if (read_bound(w, prefix, "input_min", &c->in_min, e) || read_bound(w, prefix, "input_max", &c->in_max, e) ||
+        read_bound(w, prefix, "output_min", &c->out_min, e) || read_bound(w, prefix, "output_max", &c->out_max, e))
+        return -1;
+    if (c->in_min > c->in_max || c->out_min > c->out_max)
+        return err_input(e, "%s: the bounds of %s: minimum above maximum", c->w->file, prefix);
+    return 0;
+}
+
+/* Rows that one task clamps. */
+enum { CLAMP_ROWS = 16 };
+
+struct clamp_job {
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride;
+    int M, n;
+    float lo, hi;
+};
+
+/* y = clamp(x); y may be x. A NaN stays one, so that damaged weights show. */
+static void clamp_rows(void *arg, int task)
+{
+    const struct clamp_job *j = arg;
+    int end = j->M < (task + 1) * CLAMP_ROWS ? j->M : (task + 1) * CLAMP_ROWS;
+    for (int m = task * CLAMP_ROWS; m < end; m++) {
+        const float *x = j->x + (size_t)m * j->x_stride;
+        float *y = j->y + (size_t)m * j->y_stride;
+        for (int i = 0; i < j->n; i++) {
+            float v = x[i] < j->lo ? j->lo : x[i];
+            y[i] = v > j->hi ? j->hi : v;
+        }
+    }
+}
+
+static void clamp_all(struct pool *pool, struct clamp_job job)
+{
+    pool_run(pool, (job.M + CLAMP_ROWS - 1) / CLAMP_ROWS, clamp_rows, &job);
+}
+
+void clipped_linear(const struct compute *compute, const struct clipped *c, const float *x, size_t x_stride, int M,
+                    float *y, size_t y_stride)
+{
+    if (!c->is_bounded) {
+        linear(compute, c->w, x, x_stride, M, y, y_stride);
+        return;
+    }
+    int in = (int)c->w->dim[1], out = (int)c->w->dim[0];
+    float *clamped = mem_grow(NULL, (size_t)M * (size_t)in, sizeof *clamped);
+    clamp_all(compute->pool, (struct clamp_job){x, clamped, x_stride, (size_t)in, M, in, c->in_min, c->in_max});
+    linear(compute, c->w, clamped, (size_t)in, M, y, y_stride);
+    free(clamped);
+    clamp_all(compute->pool, (struct clamp_job){y, y, y_stride, y_stride, M, out, c->out_min, c->out_max});
+}
