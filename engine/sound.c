@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_S = 3600, MIN_RATE = 1000, MAX_RATE = 768000, MAX_CHANNELS = 64, BLOCK = 1 << 14 };
+enum { LONGEST_S = 3600, MIN_RATE = 1000, MAX_RATE = 192000, MAX_CHANNELS = 64, BLOCK = 1 << 14 };
 static const double segment_slack_s = 0.1;
 
 /* ---- what the container itself says ---------------------------------------------------------------------------- */
