@@ -9,13 +9,11 @@ static int read_bound(const struct weights *w, const char *prefix, const char *w
 {
     char name[512];
     snprintf(name, sizeof name, "%s.%s", prefix, which);
-    const struct tensor *t = weights_find(w, name);
+    const struct tensor *t = weights_tensor(w, name, 0, NULL, e);
     if (!t)
-        return err_input(e, "tensor %s is missing (the configuration says use_clipped_linears)", name);
-    if (tensor_elements(t) != 1)
-        return err_input(e, "%s: tensor %s: one number was expected", t->file, name);
+        return -1;
     tensor_read_f32(t, 0, 1, out);
-    return isnan(*out) ? err_input(e, "%s: tensor %s is NaN", t->file, name) : 0;
+    return isnan(*out) ? err_input(e, "%s: tensor %s: a number was expected, it is NaN", t->file, name) : 0;
 }
 
 int clipped_open(struct clipped *c, const struct weights *w, const char *prefix, int64_t out, int64_t in,
@@ -23,12 +21,9 @@ int clipped_open(struct clipped *c, const struct weights *w, const char *prefix,
 {
     char name[512];
     snprintf(name, sizeof name, "%s.linear.weight", prefix);
-    *c = (struct clipped){.w = weights_find(w, name)};
+    *c = (struct clipped){.w = weights_tensor(w, name, 2, (int64_t[]){out, in}, e)};
     if (!c->w)
-        return err_input(e, "tensor %s is missing", name);
-    if (c->w->n_dims != 2 || (out >= 0 && c->w->dim[0] != out) || (in >= 0 && c->w->dim[1] != in))
-        return err_input(e, "%s: tensor %s has not the shape [%lld, %lld]", c->w->file, name, (long long)out,
-                         (long long)in);
+        return -1;
     if (!use_bounds)
         return 0;
     c->is_bounded = true;
@@ -36,7 +31,7 @@ int clipped_open(struct clipped *c, const struct weights *w, const char *prefix,
         read_bound(w, prefix, "output_min", &c->out_min, e) || read_bound(w, prefix, "output_max", &c->out_max, e))
         return -1;
     if (c->in_min > c->in_max || c->out_min > c->out_max)
-        return err_input(e, "%s: the bounds of %s: minimum above maximum", c->w->file, prefix);
+        return err_input(e, "%s: the bounds of %s: a minimum not above its maximum was expected", c->w->file, prefix);
     return 0;
 }
 
