@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The command line: help, wrong usage, bad input, answers.
+. "$(dirname "$0")/e2e.sh"
+
+verbs=$("$handoff" --help | awk '/^  [a-z]/ {print $1}')
+check "help lists verbs" test "$(echo "$verbs" | wc -l)" -ge 7
+for verb in $verbs; do
+    check "$verb --help has an example" bash -c '"$1" "$2" --help | grep -A1 "^Example:" | grep -q "handoff $2"' _ "$handoff" "$verb"
+    check "$verb --help fits a screen" bash -c '[ "$("$1" "$2" --help | wc -l)" -le 40 ]' _ "$handoff" "$verb"
+    check "$verb refuses an unknown option" fails 2 "unknown option" "$handoff" "$verb" --no-such-option
+done
+check "unknown verb" fails 2 "unknown verb" "$handoff" frobnicate
+check "no model" fails 3 "no such file" "$handoff" generate --model "$scratch/none" --prompt x
+check "two prompts" fails 2 "one of --prompt" "$handoff" generate --model $mini/checkpoint --prompt x --tokens 1
+
+answer() { "$handoff" generate --model $mini/checkpoint --json "$@"; }
+check "an answer" bash -c '"$1" generate --model "$2/checkpoint" --prompt "What is 3 + 4?" | grep -q confidence' _ "$handoff" $mini
+check "as JSON" bash -c '"$1" generate --model "$2/checkpoint" --prompt "What is 3 + 4?" --json |
+    python3 -c "import json,sys; d=json.load(sys.stdin); assert 0 <= d[\"confidence\"] <= 1 and d[\"tokens\"] and len(d[\"logprobs\"]) == len(d[\"tokens\"]) == len(d[\"entropy\"][\"steps\"])"' _ "$handoff" $mini
+check "token ids" bash -c 'test "$(echo "<bos>" | "$1" tokenize --model "$2/checkpoint")" = "[2]"' _ "$handoff" $mini
+check "JSON strings to ids" bash -c 'test "$(printf "\"a\\\\nb\"\n\"\"\n" | "$1" tokenize --json-lines --model "$2/checkpoint" | wc -l)" -eq 2' _ "$handoff" $mini
+check "a sampled answer repeats" bash -c '
+    a=$("$1" generate --model "$2/checkpoint" --prompt Hi --json --temperature 1.5 --seed 7 --max-tokens 12)
+    b=$("$1" generate --model "$2/checkpoint" --prompt Hi --json --temperature 1.5 --seed 7 --max-tokens 12)
+    c=$("$1" generate --model "$2/checkpoint" --prompt Hi --json --temperature 1.5 --seed 8 --max-tokens 12)
+    [ "$a" = "$b" ] && [ "$a" != "$c" ]' _ "$handoff" $mini
+check "--ignore-eos goes on" bash -c '
+    "$1" generate --model "$2/checkpoint" --prompt "What is 3 + 4?" --ignore-eos --max-tokens 9 --json | grep -q "\"stop\":\"length\""' _ "$handoff" $mini
+check "inspect a checkpoint" bash -c '"$1" inspect "$2/checkpoint" | grep -q "handoff probe    reads layer 3"' _ "$handoff" $mini
+check "inspect a tensor" "$handoff" inspect $mini/checkpoint --tensor handoff_probe.attn_query --out "$scratch/q.npy"
+check "an unknown tensor" fails 2 "no tensor" "$handoff" inspect $mini/checkpoint --tensor nope --out "$scratch/q.npy"
+finish

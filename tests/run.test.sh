@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The batch run: the same records whatever the batch, threads, shards, or how often it is killed.
+. "$(dirname "$0")/e2e.sh"
+
+run() { "$handoff" run --model $mini/checkpoint --suite mini-text --limit 24 "$@" 2>&1; }
+
+check "an undisturbed run" run --out "$scratch/whole"
+for option in "--threads 1" "--threads 2" "--batch 1" "--batch 3" "--kernel generic --limit 4"; do
+    name=$(echo "$option" | tr -d ' -')
+    # shellcheck disable=SC2086
+    check "runs with $option" run $option --out "$scratch/$name"
+    case $option in
+        *limit*) continue ;;
+    esac
+    check "same records with $option" same_records "$scratch/whole" "$scratch/$name"
+done
+check "same records from the generic kernel" bash -c '
+    sed "s/,\"ms\":{[^}]*}//" "$1/kernelgenericlimit4/records.jsonl" > "$1/g"
+    sed "s/,\"ms\":{[^}]*}//" "$1/whole/records.jsonl" > "$1/w"
+    [ -s "$1/g" ] && ! grep -vxFf "$1/w" "$1/g"' _ "$scratch"
+
+check "shard 1" run --shard 1/2 --out "$scratch/s1"
+check "shard 2" run --shard 2/2 --out "$scratch/s2"
+check "merge" "$handoff" merge "$scratch/s2" "$scratch/s1" --out "$scratch/merged"
+check "merged shards equal the whole" same_records "$scratch/whole" "$scratch/merged"
+check "a shard missing" fails 3 "all 2 were expected" "$handoff" merge "$scratch/s1" --out "$scratch/m1"
+
+# Killed at 50 instants spread over the run's length, restarted each time.
+start=$(date +%s%N); run --out "$scratch/timed" >/dev/null; length=$((($(date +%s%N) - start) / 1000))
+kills=0
+for i in $(seq 1 200); do
+    [ $kills -lt 50 ] || break
+    [ -d "$scratch/killed" ] && grep -q '"complete":.*true' "$scratch/killed/run.json" && rm -rf "$scratch/killed"
+    "$handoff" run --model $mini/checkpoint --suite mini-text --limit 24 --batch $((i % 5 + 1)) \
+        --out "$scratch/killed" >/dev/null 2>&1 &
+    pid=$!
+    sleep "$(awk -v n="$RANDOM" -v l=$length 'BEGIN {printf "%.4f", l / 1e6 * (0.05 + 0.6 * n / 32768)}')"
+    if kill -KILL $pid 2>/dev/null; then kills=$((kills + 1)); fi
+    wait $pid 2>/dev/null
+done
+check "50 kills happened" test $kills -eq 50
+check "the run goes on after the last kill" run --out "$scratch/killed"
+check "same records after kills" same_records "$scratch/whole" "$scratch/killed"
+
+cp -r "$scratch/whole" "$scratch/torn"
+sed -i 's/"complete":.*true/"complete":false/' "$scratch/torn/run.json"
+truncate -s -17 "$scratch/torn/records.jsonl"
+check "a torn last line is repaired" run --out "$scratch/torn"
+check "same records after the repair" same_records "$scratch/whole" "$scratch/torn"
+
+before=$(stat -c '%Y %s' "$scratch/whole/run.json"; sha256sum "$scratch/whole/records.jsonl")
+check "a complete run again" run --out "$scratch/whole"
+check "is a no-op" test "$before" = "$(stat -c '%Y %s' "$scratch/whole/run.json"; sha256sum "$scratch/whole/records.jsonl")"
+
+cp -r "$scratch/whole" "$scratch/errors"
+sed -i '3s/"status":"[a-z]*"/"status":"error"/; 3s/"correct":[a-z]*/"correct":null/' "$scratch/errors/records.jsonl"
+check "errors are retried when asked" run --retry-errors --out "$scratch/errors"
+check "and stand in their place" same_records "$scratch/whole" "$scratch/errors"
+
+check "another setting is refused" fails 2 "another tasks" "$handoff" run --model $mini/checkpoint --suite mini-text \
+    --limit 24 --max-tokens 2 --out "$scratch/whole"
+check "interruption exits with 4" bash -c '
+    "$1" run --model "$2/checkpoint" --suite mini-text --out "$3/int" >"$3/o" 2>"$3/e" & pid=$!
+    for i in $(seq 100); do [ -s "$3/int/records.jsonl" ] && break; sleep 0.05; done
+    kill -INT $pid; wait $pid; [ $? -eq 4 ] && grep -q "the same command goes on" "$3/e"' _ "$handoff" $mini "$scratch"
+"$handoff" run --model $mini/checkpoint --suite mini-text --limit 2 --out "$scratch/quiet" >"$scratch/o2" 2>"$scratch/e2"
+check "and nothing on stderr" test ! -s "$scratch/e2"
+check "dry run shows a prompt" bash -c '"$1" run --model "$2/checkpoint" --suite mini-text --dry-run | grep -q "<|turn>user"' \
+    _ "$handoff" $mini
+printf 'arc-easy\t%s\n' "$(sed -n 's/^{"id":"\([^"]*\)","task":"arc-easy".*/\1/p' "$scratch/whole/records.jsonl" | sed -n 2p)" >"$scratch/ids"
+check "--ids takes one sample" run --ids "$scratch/ids" --out "$scratch/one"
+check "just that one" test "$(wc -l <"$scratch/one/records.jsonl")" -eq 1
+check "status" "$handoff" status "$scratch/whole"
+finish
