@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct run_args {
-    const char *model, *suite, *data_root, *out, *ids, *shard, *kernel, *media_cache;
+    const char *model, *suite, *only, *data_root, *out, *ids, *shard, *kernel, *media_cache;
     struct strings data;
     int64_t limit, shots, threads, batch, max_tokens, image_tokens;
     bool dry_run, trace, retry_errors;
@@ -61,6 +61,31 @@ static int check_args(const struct run_args *a, struct err *e)
     return 0;
 }
 
+/* Keeps the tasks that --only names, in the order of the suite. */
+static int select_tasks(struct suite *s, const char *only, struct err *e)
+{
+    for (const char *at = only; *at;) {
+        size_t len = strcspn(at, ",");
+        bool found = false;
+        for (int i = 0; i < s->n_tasks; i++)
+            found |= strlen(s->tasks[i].task) == len && memcmp(s->tasks[i].task, at, len) == 0;
+        if (!found)
+            return err_set(e, EXIT_USAGE, "--only: the suite has no task \"%.*s\"", (int)len, at);
+        at += len + (at[len] == ',');
+    }
+    int kept = 0;
+    for (int i = 0; i < s->n_tasks; i++) {
+        const char *name = s->tasks[i].task, *at = only;
+        size_t len = strlen(name);
+        while ((at = strstr(at, name)) && !((at == only || at[-1] == ',') && (at[len] == ',' || !at[len])))
+            at += len;
+        if (at)
+            s->tasks[kept++] = s->tasks[i];
+    }
+    s->n_tasks = kept;
+    return 0;
+}
+
 static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
 {
     if (a->suite) {
@@ -68,7 +93,7 @@ static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
         const char *root = a->data_root ? a->data_root : strcmp(a->suite, "mini") == 0 ? beside : NULL;
         int failed = suite_open(&o->suite, a->suite, root, e);
         free(beside);
-        if (failed)
+        if (failed || (a->only && select_tasks(&o->suite, a->only, e)))
             return -1;
     }
     for (int i = 0; i < a->data.n; i++)
@@ -179,6 +204,7 @@ int cmd_run(int argc, char **argv)
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint: a folder or a .safetensors file"},
         {"--suite", OPT_STRING, &a.suite, "S", "mini, paper, or a suite file"},
+        {"--only", OPT_STRING, &a.only, "T,T,...", "only these tasks of the suite"},
         {"--data-root", OPT_STRING, &a.data_root, "DIR", "where the suite's paths begin"},
         {"--data", OPT_STRINGS, &a.data, "TASK=PATH", "one more hold-out (may be repeated)"},
         {"--out", OPT_STRING, &a.out, "DIR", "run directory; an unfinished run there goes on"},

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The batch run: the same records whatever the batch, threads, shards, or how often it is killed.
 . "$(dirname "$0")/e2e.sh"
+export text=mmlu,mmlu-pro,arc-easy,arc-challenge,gsm8k
 
-run() { "$handoff" run --model $mini/checkpoint --suite mini-text --limit 24 "$@" 2>&1; }
+run() { "$handoff" run --model $mini/checkpoint --suite mini --only $text --limit 24 "$@" 2>&1; }
 
 check "an undisturbed run" run --out "$scratch/whole"
 for option in "--threads 1" "--threads 2" "--batch 1" "--batch 3" "--kernel generic --limit 4"; do
@@ -31,7 +32,7 @@ kills=0
 for i in $(seq 1 200); do
     [ $kills -lt 50 ] || break
     [ -d "$scratch/killed" ] && grep -q '"complete":.*true' "$scratch/killed/run.json" && rm -rf "$scratch/killed"
-    "$handoff" run --model $mini/checkpoint --suite mini-text --limit 24 --batch $((i % 5 + 1)) \
+    "$handoff" run --model $mini/checkpoint --suite mini --only $text --limit 24 --batch $((i % 5 + 1)) \
         --out "$scratch/killed" >/dev/null 2>&1 &
     pid=$!
     sleep "$(awk -v n="$RANDOM" -v l=$length 'BEGIN {printf "%.4f", l / 1e6 * (0.05 + 0.6 * n / 32768)}')"
@@ -57,15 +58,15 @@ sed -i '3s/"status":"[a-z]*"/"status":"error"/; 3s/"correct":[a-z]*/"correct":nu
 check "errors are retried when asked" run --retry-errors --out "$scratch/errors"
 check "and stand in their place" same_records "$scratch/whole" "$scratch/errors"
 
-check "another setting is refused" fails 2 "another tasks" "$handoff" run --model $mini/checkpoint --suite mini-text \
+check "another setting is refused" fails 2 "another tasks" "$handoff" run --model $mini/checkpoint --suite mini --only $text \
     --limit 24 --max-tokens 2 --out "$scratch/whole"
 check "interruption exits with 4" bash -c '
-    "$1" run --model "$2/checkpoint" --suite mini-text --out "$3/int" >"$3/o" 2>"$3/e" & pid=$!
+    "$1" run --model "$2/checkpoint" --suite mini --only $text --out "$3/int" >"$3/o" 2>"$3/e" & pid=$!
     for i in $(seq 100); do [ -s "$3/int/records.jsonl" ] && break; sleep 0.05; done
     kill -INT $pid; wait $pid; [ $? -eq 4 ] && grep -q "the same command goes on" "$3/e"' _ "$handoff" $mini "$scratch"
-"$handoff" run --model $mini/checkpoint --suite mini-text --limit 2 --out "$scratch/quiet" >"$scratch/o2" 2>"$scratch/e2"
+"$handoff" run --model $mini/checkpoint --suite mini --only $text --limit 2 --out "$scratch/quiet" >"$scratch/o2" 2>"$scratch/e2"
 check "and nothing on stderr" test ! -s "$scratch/e2"
-check "dry run shows a prompt" bash -c '"$1" run --model "$2/checkpoint" --suite mini-text --dry-run | grep -q "<|turn>user"' \
+check "dry run shows a prompt" bash -c '"$1" run --model "$2/checkpoint" --suite mini --only $text --dry-run | grep -q "<|turn>user"' \
     _ "$handoff" $mini
 printf 'arc-easy\t%s\n' "$(sed -n 's/^{"id":"\([^"]*\)","task":"arc-easy".*/\1/p' "$scratch/whole/records.jsonl" | sed -n 2p)" >"$scratch/ids"
 check "--ids takes one sample" run --ids "$scratch/ids" --out "$scratch/one"
