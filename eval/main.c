@@ -13,6 +13,7 @@ static const struct verb {
     {"inspect", cmd_inspect, "what a checkpoint, a data set or a run holds"},
     {"tokenize", cmd_tokenize, "text to token ids"},
     {"probe", cmd_probe, "confidence for hidden rows captured anywhere"},
+    {"selfcheck", cmd_selfcheck, "proof that batch, threads and prefixes do not change an answer"},
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
 };
