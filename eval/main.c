@@ -16,6 +16,7 @@ static const struct verb {
     {"selfcheck", cmd_selfcheck, "proof that batch, threads and prefixes do not change an answer"},
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
+    {"auroc", cmd_auroc, "how well confidence and entropy separate wrong answers from right ones"},
 };
 
 static void print_help(FILE *to)

@@ -283,10 +283,10 @@ static bool scan_value(struct scan *c, struct value *v, int depth)
 /* ---- the keys that a row needs --------------------------------------------------------------------------------- */
 
 enum key { K_ID, K_TASK, K_MODALITY, K_GROUP, K_OUTPUT, K_ANSWER, K_STATUS, K_CORRECT, K_SCORE, K_CONFIDENCE,
-           K_ENTROPY, K_WER, K_TOKENS, K_STOP, K_MS, N_KEYS };
+           K_ENTROPY, K_WER, K_TOKENS, K_STOP, K_MS, K_SCORED, N_KEYS };
 static const char *const key_names[N_KEYS] = {
     "id", "task", "modality", "group", "output", "answer", "status", "correct", "score", "confidence", "entropy", "wer",
-    "tokens", "stop", "ms"};
+    "tokens", "stop", "ms", "scored"};
 
 struct parse {
     struct scan c;
@@ -360,7 +360,7 @@ static bool set_text(struct parse *p, enum key key, const struct value *v)
     case K_ANSWER: row->answer = (uint32_t)hash_bytes(s.s, s.len, 2) | 1; break;
     case K_OUTPUT: row->answer = row->answer ? row->answer : (uint32_t)hash_bytes(s.s, s.len, 2) | 1; break;
     case K_STOP:
-        row->flags |= s.len == 6 && memcmp(s.s, "length", 6) == 0 ? REC_RUNAWAY : 0;
+        row->flags |= s.len != 3 || memcmp(s.s, "eos", 3) != 0 ? REC_RUNAWAY : 0;
         break;
     case K_MODALITY:
         if (s.len < sizeof p->f->modality)
@@ -473,6 +473,7 @@ static bool set_value(struct parse *p, enum key key, const struct value *v)
     case K_SCORE: case K_CONFIDENCE: case K_ENTROPY: case K_TOKENS: return set_number(p, key, v);
     case K_WER: return v->kind == V_NULL || wrong_value(p, key, "an object {\"edits\", \"words\"} was expected");
     case K_MS: return true;
+    case K_SCORED: p->f->not_scored = v->kind == V_BOOL && v->number == 0; return true;
     case K_GROUP: case K_ANSWER:
         if (v->kind == V_NUMBER)        /* imported files number their groups */
             return v->number == 0 || set_text(p, key, &(struct value){V_STRING, 0, v->string});

@@ -18,6 +18,7 @@ struct line_fields {
     size_t task_len, id_len;
     uint64_t task_hash;
     char modality[8];
+    bool not_scored;            /* "scored": false: the task's rules leave it out (an empty reference) */
     bool is_error;              /* status "error": nothing but task and id need be there */
 };
 

@@ -93,6 +93,11 @@ static int add_record(struct loader *l, const struct line_fields *f, struct err 
         r->n_error++;
         return 0;
     }
+    if (f->not_scored) {
+        r->tasks[task].n_unscored++;
+        r->n_unscored++;
+        return 0;
+    }
     const struct record *twin = records_find(r, f->row.key);
     if (twin)
         return err_input(e, "%s:%" PRId64 ": task \"%.*s\" has the id \"%.*s\" a second time (first at byte %" PRIu64
@@ -236,7 +241,7 @@ static int finish(struct loader *l, int rc, struct err *e)
     struct records *r = l->r;
     line_reader_free(&l->lines);
     if (!rc && r->n == 0)
-        rc = err_input(e, "%s: no records%s", l->path, r->n_error ? " but errors" : "");
+        rc = err_input(e, "%s: no records%s", l->path, r->n_error ? " but with status \"error\"" : "");
     if (rc) {
         records_close(r);
         return -1;
@@ -245,6 +250,9 @@ static int finish(struct loader *l, int rc, struct err *e)
     if (r->n_error)
         text_printf(&r->notes, "%s: %" PRId64 " record%s with status \"error\" left out\n", l->path, r->n_error,
                     r->n_error == 1 ? "" : "s");
+    if (r->n_unscored)
+        text_printf(&r->notes, "%s: %" PRId64 " record%s that the task does not score left out\n", l->path,
+                    r->n_unscored, r->n_unscored == 1 ? "" : "s");
     index_tasks(r);
     return 0;
 }

@@ -13,8 +13,8 @@
  *
  * What is refused, with file:line and status 3: invalid JSON (NaN among it), a torn line, a missing or mistyped
  * required key, a confidence outside 0..1, a (task, id) that occurs twice. What is not: a last line that is torn in
- * a run directory (the run is still going on) is left out with a note; a record with status "error" is left out and
- * counted.
+ * a run directory (the run is still going on) is left out with a note; a record with status "error" or
+ * "scored": false is left out and counted.
  */
 #ifndef HANDOFF_RECORDS_H
 #define HANDOFF_RECORDS_H
@@ -24,7 +24,7 @@
 enum record_flags {
     REC_CORRECT = 1, REC_HAS_CORRECT = 2, REC_HAS_SCORE = 4, REC_HAS_WER = 8, REC_HAS_CONFIDENCE = 16,
     REC_HAS_ENTROPY = 32, REC_UNPARSED = 64, REC_REFUSED = 128, REC_TRUNCATED = 256,
-    REC_RUNAWAY = 512           /* ended by the token limit, not by the model */
+    REC_RUNAWAY = 512           /* ended by a limit, not by the model */
 };
 
 /* One record; 64 bytes. */
@@ -50,6 +50,7 @@ struct record_task {
     char modality[8];           /* text, image, audio; "" if not recorded */
     int64_t n;                  /* records */
     int64_t n_error;            /* left out: status "error" */
+    int64_t n_unscored;         /* left out: "scored": false */
     int64_t first;              /* of its rows in the order */
     bool wer, graded;           /* transcription; or some score strictly between 0 and 1 (ANLS) */
 };
@@ -58,7 +59,7 @@ struct records {
     char *name;                 /* what people call it: the last part of the path, without .jsonl */
     char *path;                 /* the records file; "-" */
     cJSON *stamp;               /* run.json, NULL for bare records */
-    int64_t n, n_error;
+    int64_t n, n_error, n_unscored;
     struct record *rows;        /* [n], in file order */
     uint32_t *order;            /* [n], rows grouped by task, file order within a task */
     int n_tasks;

@@ -370,6 +370,7 @@ static void unparsed_table(struct table *t, const struct auroc_run *run)
 static void sweep_table(struct table *t, const struct auroc_run *run)
 {
     t->title = arena_printf(&t->arena, "AUROC by what counts as wrong: %s", run->name);
+    text_puts(&t->notes, "Cuts that mark the same answers as the one above are left out.\n");
     table_column(t, "hold-out", "task", ALIGN_LEFT);
     table_column(t, "wrong if", "cut", ALIGN_LEFT);
     table_column(t, "wrong", "wrong", ALIGN_RIGHT);

@@ -223,7 +223,7 @@ void table_terminal(const struct table *t, struct text *out)
 static void put_markdown(struct text *out, const char *s)
 {
     for (; *s; s++) {
-        if (strchr("|\\`*_<>[]", *s))
+        if (strchr("|\\`*<", *s))
             text_putc(out, '\\');
         text_putc(out, *s == '\n' ? ' ' : *s);
     }

@@ -1,0 +1,56 @@
+/* inputs.h - what the verbs on records share: their common options, and columns of a task (inside eval/ only).
+ *
+ *     static struct inputs in = INPUTS_DEFAULT;
+ *     static const struct option options[] = {INPUT_OPTIONS(in), {0}};
+ *     ...
+ *     if (inputs_check(&in, &e) || inputs_open(&in, "runs/q4", &run, &e)) return cli_fail(&e);
+ */
+#ifndef HANDOFF_INPUTS_H
+#define HANDOFF_INPUTS_H
+
+#include "eval/cli.h"
+#include "eval/records.h"
+#include "eval/results.h"
+#include "reports/report.h"
+
+struct inputs {
+    bool json, csv, md;
+    double tau, cut;
+    const char *entropy, *missing;
+    struct strings tasks;
+};
+#define INPUTS_DEFAULT {.cut = 0.5, .entropy = "mean", .missing = "error"}
+#define INPUT_OPTIONS(in) \
+    {"--json", OPT_FLAG, &(in).json, NULL, "print JSON"}, \
+    {"--csv", OPT_FLAG, &(in).csv, NULL, "print CSV, all digits"}, \
+    {"--md", OPT_FLAG, &(in).md, NULL, "print Markdown"}, \
+    {"--task", OPT_STRINGS, &(in).tasks, "NAME", "only this hold-out; may be repeated"}, \
+    {"--tau", OPT_DOUBLE, &(in).tau, "X", "a transcription is wrong if its WER > X (default 0)"}, \
+    {"--cut", OPT_DOUBLE, &(in).cut, "X", "records without \"correct\": wrong if score < X (default 0.5)"}, \
+    {"--entropy", OPT_STRING, &(in).entropy, "KIND", "mean (default), max, first or sum over the answer's tokens"}, \
+    {"--missing", OPT_STRING, &(in).missing, "POLICY", "records without a confidence: error (default) or drop"}
+
+int inputs_check(const struct inputs *in, struct err *e);
+enum report_format inputs_format(const struct inputs *in);
+/* Opens a run; its notes go to stderr. A task named by --task that the run lacks is an error. */
+int inputs_open(const struct inputs *in, const char *source, struct records *r, struct err *e);
+bool inputs_want(const struct inputs *in, const char *task);
+struct definitions inputs_definitions(const struct inputs *in);
+
+/* Columns of one task. Rows without the wanted score are left out (--missing drop) or refused with file and line. */
+struct columns {
+    size_t n, n_dropped;        /* dropped: no confidence */
+    size_t n_no_entropy;        /* rows whose entropy is NaN */
+    bool has_confidence, has_entropy;   /* some row has one */
+    bool wer, graded;
+    double *confidence, *entropy;       /* [n]; NaN where a row has none */
+    double *score;              /* [n] 0..1, see record_score */
+    uint8_t *wrong;             /* [n] */
+    const struct record **row;  /* [n] */
+    uint32_t *group;            /* [n] in [0, n_groups): rows that stand or fall together */
+    size_t n_groups;
+};
+int columns_make(struct columns *c, const struct inputs *in, const struct records *r, int task, struct err *e);
+void columns_free(struct columns *c);
+
+#endif
