@@ -35,7 +35,7 @@ $(BUILD)/libhandoff.a: $(OBJ)
 
 # The instruction set of a kernel file is in its name; which one runs is decided at start.
 ifneq (,$(filter x86_64 amd64,$(shell uname -m)))
-$(BUILD)/engine/kernels_avx2.o:   ISA = -mavx2 -mfma
+$(BUILD)/engine/kernels_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(BUILD)/engine/kernels_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3

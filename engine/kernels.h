@@ -33,6 +33,8 @@ struct kernels {
                  float *out, size_t out_stride);
     float (*dot)(const float *a, const float *b, int n);                        /* in the order stated above */
     void (*axpy)(float *y, const float *x, float a, int n);                     /* y += a x, fused */
+    /* y[i] += sum_j p[j] * rows[j * stride + i], i < n: as `count` calls of axpy in ascending j. */
+    void (*weighted_sum)(float *y, const float *p, const float *rows, size_t stride, int count, int n);
     /* y = x / sqrt(mean(x^2) + eps) * w; w NULL: without weight. Sum of squares as dot(x, x). */
     void (*rms_norm)(float *y, const float *x, const float *w, int n, float eps);
     void (*gelu_tanh_mul)(float *gate, const float *up, int n);                 /* gate = gelu_tanh(gate) * up */
@@ -44,11 +46,13 @@ struct kernels {
 
 /* name NULL: the best that this CPU has; unknown or unsupported name: NULL. */
 const struct kernels *kernels_find(const char *name);
-extern const struct kernels kernels_generic;
+/* Each is compiled where the compiler knows the instruction set; kernels_find asks the CPU. */
+extern const struct kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_neon;
 
 /* ---- linear layers (linear.c) ---------------------------------------------------------------------------------- */
 
-/* y[m * y_stride + n] = sum_k x[m, k] W[n, k] for M rows, spread over the pool. W is dim = {N, K}. */
+/* y[m * y_stride + n] = sum_k x[m, k] W[n, k] for M rows, spread over the pool. W is dim = {N, K}; any further
+ * dimensions count as part of K. */
 struct compute { const struct kernels *k; struct pool *pool; };
 void linear(const struct compute *c, const struct tensor *w, const float *x, size_t x_stride, int M, float *y,
             size_t y_stride);

@@ -1,0 +1,41 @@
+/* linear.c - a linear layer over the thread pool. The work is cut into blocks of output columns, and of rows where
+ * there are many; a block's weights stay in the second-level cache while all its rows pass. Cutting never splits a
+ * sum, so the cut may depend on anything. */
+#include "engine/kernels.h"
+
+enum {
+    COLUMNS = 64,               /* output columns of a block */
+    ROWS = 64,                  /* rows of a block */
+    SMALL = 1 << 18             /* fewer multiplications than this are not worth waking threads for */
+};
+
+struct job {
+    const struct kernels *k;
+    const struct tensor *w;
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride;
+    int M, N, K, row_blocks;
+};
+
+static void block(void *arg, int i)
+{
+    const struct job *j = arg;
+    const int n = i / j->row_blocks * COLUMNS, m = i % j->row_blocks * ROWS;
+    const size_t row_bytes = (size_t)j->K * (j->w->type == TENSOR_F32 ? 4 : 2);
+    j->k->gemm(j->w->type, (const uint8_t *)j->w->data + (size_t)n * row_bytes, j->N - n < COLUMNS ? j->N - n : COLUMNS,
+               j->K, j->x + (size_t)m * j->x_stride, j->x_stride, j->M - m < ROWS ? j->M - m : ROWS,
+               j->y + (size_t)m * j->y_stride + n, j->y_stride);
+}
+
+void linear(const struct compute *c, const struct tensor *w, const float *x, size_t x_stride, int M, float *y,
+            size_t y_stride)
+{
+    struct job j = {.k = c->k, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride, .M = M,
+                    .N = (int)w->dim[0], .K = 1, .row_blocks = (M + ROWS - 1) / ROWS};
+    for (int i = 1; i < w->n_dims; i++)
+        j.K *= (int)w->dim[i];
+    const int columns = (j.N + COLUMNS - 1) / COLUMNS;
+    const bool small = (int64_t)M * j.N * j.K < SMALL;
+    pool_run(small ? NULL : c->pool, columns * j.row_blocks, block, &j);
+}
