@@ -125,6 +125,10 @@ struct step_input {
  * positions than the model has) nothing has changed. */
 int engine_step(struct engine *m, const struct step_input *in, int n_in, struct err *e);
 
+/* The best of a few measurements with this engine's kernel and threads; takes a second or two. */
+struct machine_limits { double read_bytes, multiply_adds; };            /* per second */
+void engine_measure_limits(const struct engine *m, struct machine_limits *out);
+
 /* ---- tokenizer ------------------------------------------------------------------------------------------------- */
 
 struct ids { int32_t *id; int n, cap; };

@@ -41,6 +41,7 @@ struct kernels {
     void (*silu)(float *x, int n);
     void (*softmax)(float *x, int n);                                           /* in place; max subtracted */
     void (*softcap)(float *x, int n, float cap);                                /* x = cap tanh(x / cap) */
+    float (*fma_rounds)(int64_t rounds);        /* 12 * 16 multiply-adds a round, for measuring the machine's limit */
     void (*bf16_to_f32)(float *out, const void *in, int n);
 };
 

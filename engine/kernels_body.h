@@ -308,6 +308,22 @@ static void bf16_to_f32(float *out, const void *in, int n)
         store_part(out + i, load_typed_part(TENSOR_BF16, p + 2 * i, n - i), n - i);
 }
 
+/* Independent chains of multiply-adds, as many as hide the latency of one. */
+static float fma_rounds(int64_t rounds)
+{
+    enum { CHAINS = 12 };
+    v16 sum[CHAINS];
+    const v16 a = v_set1(0.5f), b = v_set1(0.25f);
+    for (int c = 0; c < CHAINS; c++)
+        sum[c] = v_set1((float)c);
+    for (int64_t r = 0; r < rounds; r++)
+        for (int c = 0; c < CHAINS; c++)
+            sum[c] = v_fma(sum[c], a, b);
+    for (int c = 1; c < CHAINS; c++)
+        sum[0] = v_add(sum[0], sum[c]);
+    return v_sum(sum[0]);
+}
+
 const struct kernels KERNELS = {
     .name = KERNELS_NAME,
     .gemm = gemm,
@@ -320,4 +336,5 @@ const struct kernels KERNELS = {
     .softmax = softmax,
     .softcap = softcap,
     .bf16_to_f32 = bf16_to_f32,
+    .fma_rounds = fma_rounds,
 };
