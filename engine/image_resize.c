@@ -1,5 +1,5 @@
-/* Pillow's 8-bit bicubic resize, bit for bit: weights in double, rounded to 22-bit fixed point, first along x into an
- * 8-bit intermediate, then along y. */
+/* Pillow's 8-bit bicubic resize, bit for bit: weights in double, rounded to 22-bit fixed point, one direction into an
+ * 8-bit intermediate, then the other. */
 #include "engine/image.h"
 
 #include <stdlib.h>
@@ -106,19 +106,27 @@ static void resize_y(const uint8_t *in, int width, int n_in, int n_out, uint8_t 
     taps_free(&t);
 }
 
+/* Pillow 13 begins with the direction y where the height shrinks by more than twice what the width does (older ones
+ * always begin with x); the two orders differ by the rounding in between. */
 void image_resize(const struct image *in, int width, int height, struct image *out)
 {
-    uint8_t *wide = NULL;
-    const uint8_t *src = in->rgb;
+    bool y_first = in->height > height && in->height - height > 2 * (in->width - width);
     *out = (struct image){width, height, mem_alloc((size_t)width * (size_t)height, CHANNELS)};
-    if (width != in->width) {
-        uint8_t *dst = height == in->height ? out->rgb : (wide = mem_alloc((size_t)width * (size_t)in->height, CHANNELS));
-        resize_x(src, in->height, in->width, width, dst);
-        src = dst;
+    if (width == in->width && height == in->height) {
+        memcpy(out->rgb, in->rgb, (size_t)width * (size_t)height * CHANNELS);
+    } else if (height == in->height) {
+        resize_x(in->rgb, height, in->width, width, out->rgb);
+    } else if (width == in->width) {
+        resize_y(in->rgb, width, in->height, height, out->rgb);
+    } else if (y_first) {
+        uint8_t *between = mem_alloc((size_t)in->width * (size_t)height, CHANNELS);
+        resize_y(in->rgb, in->width, in->height, height, between);
+        resize_x(between, height, in->width, width, out->rgb);
+        free(between);
+    } else {
+        uint8_t *between = mem_alloc((size_t)width * (size_t)in->height, CHANNELS);
+        resize_x(in->rgb, in->height, in->width, width, between);
+        resize_y(between, width, in->height, height, out->rgb);
+        free(between);
     }
-    if (height != in->height)
-        resize_y(src, width, in->height, height, out->rgb);
-    else if (src != out->rgb)
-        memcpy(out->rgb, src, (size_t)width * (size_t)height * CHANNELS);
-    free(wide);
 }
