@@ -14,8 +14,10 @@ int inputs_check(const struct inputs *in, struct err *e)
         return err_set(e, EXIT_USAGE, "--tau: a word error rate of 0 or more was expected");
     if (!(in->cut >= 0 && in->cut <= 1))
         return err_set(e, EXIT_USAGE, "--cut: a score from 0 to 1 was expected");
-    if (strcmp(in->missing, "error") != 0 && strcmp(in->missing, "drop") != 0)
-        return err_set(e, EXIT_USAGE, "--missing: error or drop was expected, not \"%s\"", in->missing);
+    if (strcmp(in->missing, "error") != 0 && strcmp(in->missing, "drop") != 0 &&
+        (strcmp(in->missing, "first") != 0 || !in->allow_first))
+        return err_set(e, EXIT_USAGE, "--missing: error%s or drop was expected, not \"%s\"",
+                       in->allow_first ? ", first" : "", in->missing);
     return 0;
 }
 
@@ -111,7 +113,7 @@ int columns_make(struct columns *c, const struct inputs *in, const struct record
             c->n_dropped++;
             continue;
         }
-        if (c->has_confidence && !has) {
+        if (c->has_confidence && !has && strcmp(in->missing, "error") == 0) {
             columns_free(c);
             return err_input(e, "%s:%" PRId64 ": this record of \"%s\" has no confidence though others have; "
                              "--missing drop leaves such records out", r->path, records_line(r, row), t->name);

@@ -18,6 +18,8 @@ struct inputs {
     double tau, cut;
     const char *entropy, *missing;
     struct strings tasks;
+    bool common, force;                 /* see columns_pair, stamps_check */
+    bool allow_first;                   /* the verb knows --missing first: such samples are handed off first */
 };
 #define INPUTS_DEFAULT {.cut = 0.5, .entropy = "mean", .missing = "error"}
 #define INPUT_OPTIONS(in) \
@@ -28,7 +30,10 @@ struct inputs {
     {"--tau", OPT_DOUBLE, &(in).tau, "X", "a transcription is wrong if its WER > X (default 0)"}, \
     {"--cut", OPT_DOUBLE, &(in).cut, "X", "records without \"correct\": wrong if score < X (default 0.5)"}, \
     {"--entropy", OPT_STRING, &(in).entropy, "KIND", "mean (default), max, first or sum over the answer's tokens"}, \
-    {"--missing", OPT_STRING, &(in).missing, "POLICY", "records without a confidence: error (default) or drop"}
+    {"--missing", OPT_STRING, &(in).missing, "POLICY", "records without a confidence: error (default) or drop; curve: first"}
+#define INPUT_PAIR_OPTIONS(in) \
+    {"--common", OPT_FLAG, &(in).common, NULL, "runs with different samples: take those they share"}, \
+    {"--force", OPT_FLAG, &(in).force, NULL, "compare runs although their stamps say they are not comparable"}
 
 int inputs_check(const struct inputs *in, struct err *e);
 enum report_format inputs_format(const struct inputs *in);
@@ -52,5 +57,14 @@ struct columns {
 };
 int columns_make(struct columns *c, const struct inputs *in, const struct records *r, int task, struct err *e);
 void columns_free(struct columns *c);
+
+/* The same samples in another run. Fills other[c->n] with its rows; with --common, rows that it lacks are taken out of
+ * the columns, else they are an error that names the first one. Samples that only the other run has count as lacking
+ * too. */
+int columns_pair(struct columns *c, const struct inputs *in, const struct records *r, const struct records *with,
+                 int task, const struct record **other, struct err *e);
+/* Are two runs made the same way, so that their figures may be compared? Looks at what both stamps say about template,
+ * tokenizer, decoding, arithmetic and tasks; the weights may differ. Bare records say nothing and pass. */
+int stamps_check(const struct inputs *in, const struct records *a, const struct records *b, struct err *e);
 
 #endif

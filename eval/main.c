@@ -18,6 +18,7 @@ static const struct verb {
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
     {"auroc", cmd_auroc, "how well confidence and entropy separate wrong answers from right ones"},
+    {"curve", cmd_curve, "what quality comes back for what share of handed-off queries"},
 };
 
 static void print_help(FILE *to)

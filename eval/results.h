@@ -70,4 +70,46 @@ struct auroc_result {
     const char *notes;                  /* lines */
 };
 
+/* ---- curve ------------------------------------------------------------------------------------------------------ */
+
+/* threshold: hand off iff confidence < threshold; INFINITY: everything, NaN: no threshold gives this point. */
+struct curve_row { double rate, threshold, metric; };
+/* Interval of the metric at a rate, from the bootstrap. */
+struct band_row { double rate, lo, hi; };
+struct tier_row { double cost, metric, low, high, share[3]; };
+
+struct match_figures {
+    struct figure first, conservative;  /* share to hand off; undefined: infeasible */
+    double first_threshold, conservative_threshold;
+    bool only_full_handoff;
+    struct interval ci95;               /* of first; hi = INFINITY: some resamples never match */
+};
+
+struct curve_task {
+    const char *task, *metric;          /* accuracy, score, wer */
+    int64_t n;                          /* samples, or groups when they are routed as a whole */
+    bool lower_is_better, reference_not_better;
+    double local, reference, target;
+    struct match_figures match;
+    struct figure within_1pt, random_rate, oracle_rate, entropy_rate;
+    double auc, auc_random, auc_oracle;
+    struct figure apgr, apgr_entropy, cpt[3];   /* share of the gap recovered; rates that recover 20, 50, 80% of it */
+    struct { double rate, metric, kept; } at_default;           /* at the default threshold */
+    struct { double ms, price; } cost_local, cost_match, cost_reference;        /* per query */
+    int n_points, n_entropy, n_oracle, n_band, n_tiers;
+    const struct curve_row *points, *entropy, *oracle;          /* by rising rate */
+    const struct band_row *band;
+    const struct tier_row *tiers;
+};
+
+struct curve_result {
+    struct definitions definitions;
+    const char *run, *reference, *target, *route;       /* route: NULL, or how groups are handed off: min, mean, last */
+    bool has_cost;
+    double remote_ms, local_price, call_price;
+    const char *tier_names[3];
+    int n_tasks;
+    const struct curve_task *tasks;
+};
+
 #endif

@@ -13,5 +13,6 @@ enum report_format { FORMAT_TERMINAL, FORMAT_MARKDOWN, FORMAT_CSV, FORMAT_JSON }
 
 /* The result of a verb in one of the formats; appended to `out`. `detail` shows the many columns. */
 void report_auroc(const struct auroc_result *r, enum report_format format, bool detail, struct text *out);
+void report_curve(const struct curve_result *r, enum report_format format, bool detail, struct text *out);
 
 #endif

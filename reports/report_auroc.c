@@ -205,17 +205,6 @@ static void published_cell(struct table *t, const struct auroc_figure *f, const 
     text_free(&csv);
 }
 
-static void p_cell(struct table *t, struct figure p)
-{
-    struct text shown = {0}, csv = {0};
-    put_p_value(&shown, p);
-    if (!p.why)
-        json_put_double(&csv, p.value);
-    table_cell(t, shown.data, csv.data ? csv.data : "");
-    text_free(&shown);
-    text_free(&csv);
-}
-
 static bool any_published(const struct auroc_run *run)
 {
     for (int i = 0; i < run->n_tasks; i++)
@@ -236,7 +225,7 @@ static void main_row(struct table *t, const struct auroc_task *task, bool publis
     auroc_cell(t, &task->entropy);
     if (published)
         published_cell(t, &task->entropy, p ? &p->entropy : NULL);
-    p_cell(t, task->p_value);
+    table_p_value(t, task->p_value);
     table_cell(t, task->alarms[0] ? "!" : "", "");
 }
 
@@ -409,23 +398,8 @@ static void paired_table(struct table *t, const struct auroc_result *r)
         table_int(t, p->n);
         table_figure(t, p->delta, "+.3");
         table_interval(t, p->ci95, "+.3");
-        p_cell(t, p->p_value);
+        table_p_value(t, p->p_value);
     }
-}
-
-static void print_table(struct table *t, enum report_format format, struct text *out)
-{
-    if (table_rows(t)) {
-        if (out->len)
-            text_putc(out, '\n');
-        if (format == FORMAT_MARKDOWN)
-            table_markdown(t, out);
-        else if (format == FORMAT_CSV)
-            table_csv(t, out);
-        else
-            table_terminal(t, out);
-    }
-    table_free(t);
 }
 
 void report_auroc(const struct auroc_result *r, enum report_format format, bool detail, struct text *out)
@@ -437,17 +411,17 @@ void report_auroc(const struct auroc_result *r, enum report_format format, bool 
     for (int i = 0; i < r->n_runs; i++) {
         struct table t = {0};
         main_table(&t, r, &r->runs[i]);
-        print_table(&t, format, out);
+        table_print(&t, format, out);
         void (*const details[])(struct table *, const struct auroc_run *) = {selective_table, unparsed_table,
                                                                              sweep_table};
         for (size_t k = 0; detail && k < sizeof details / sizeof *details; k++) {
             details[k](&t, &r->runs[i]);
-            print_table(&t, format, out);
+            table_print(&t, format, out);
         }
     }
     if (r->n_pairs) {
         struct table t = {0};
         paired_table(&t, r);
-        print_table(&t, format, out);
+        table_print(&t, format, out);
     }
 }

@@ -126,6 +126,27 @@ void table_free(struct table *t)
     *t = (struct table){0};
 }
 
+void table_p_value(struct table *t, struct figure p)
+{
+    struct text shown = {0}, csv = {0};
+    put_p_value(&shown, p);
+    if (!p.why)
+        json_put_double(&csv, p.value);
+    table_cell(t, shown.data, csv.data ? csv.data : "");
+    text_free(&shown);
+    text_free(&csv);
+}
+
+void table_threshold(struct table *t, double threshold)
+{
+    if (isinf(threshold))
+        table_cell(t, "all", "all");
+    else if (isnan(threshold))
+        table_cell(t, "-", "");
+    else
+        table_number(t, threshold, ".3");
+}
+
 /* ---- width ------------------------------------------------------------------------------------------------------ */
 
 static bool in_ranges(uint32_t c, const uint32_t (*ranges)[2], size_t n)
@@ -191,6 +212,35 @@ static void put_aligned(struct text *out, const char *s, int width, enum table_a
         put_spaces(out, pad);
 }
 
+enum { NOTE_WIDTH = 98 };
+
+/* Notes are broken between words; what belongs to a line is set in by two columns. */
+static void put_notes(struct text *out, const char *s)
+{
+    int at = 0;
+    while (*s) {
+        size_t n = strcspn(s, " \n");
+        char *word = mem_strndup(s, n);
+        int width = text_width(word);
+        if (at && at + 1 + width > NOTE_WIDTH) {
+            text_puts(out, "\n  ");
+            at = 2;
+        } else if (at) {
+            text_putc(out, ' ');
+            at++;
+        }
+        text_puts(out, word);
+        at += width;
+        free(word);
+        s += n;
+        if (*s == '\n') {
+            text_putc(out, '\n');
+            at = 0;
+        }
+        s += *s != '\0';
+    }
+}
+
 void table_terminal(const struct table *t, struct text *out)
 {
     int *w = column_widths(t), total = 0;
@@ -212,8 +262,10 @@ void table_terminal(const struct table *t, struct text *out)
             text_puts(out, c + 1 == t->n_columns ? "\n" : "  ");
         }
     }
-    if (t->notes.len)
-        text_printf(out, "\n%s", t->notes.data);
+    if (t->notes.len) {
+        text_putc(out, '\n');
+        put_notes(out, t->notes.data);
+    }
     free(w);
 }
 
@@ -291,4 +343,19 @@ void put_p_value(struct text *t, struct figure p)
         text_puts(t, p.value < 0.9995 ? s.data + 1 : "1");
         text_free(&s);
     }
+}
+
+void table_print(struct table *t, enum report_format format, struct text *out)
+{
+    if (table_rows(t)) {
+        if (out->len)
+            text_putc(out, '\n');
+        if (format == FORMAT_MARKDOWN)
+            table_markdown(t, out);
+        else if (format == FORMAT_CSV)
+            table_csv(t, out);
+        else
+            table_terminal(t, out);
+    }
+    table_free(t);
 }

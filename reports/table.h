@@ -13,8 +13,7 @@
 #ifndef HANDOFF_TABLE_H
 #define HANDOFF_TABLE_H
 
-#include "engine/base.h"
-#include "eval/stats.h"
+#include "reports/report.h"
 
 enum table_align { ALIGN_LEFT, ALIGN_RIGHT };
 
@@ -40,6 +39,8 @@ void table_int(struct table *t, int64_t v);
 void table_figure(struct table *t, struct figure f, const char *format);
 void table_number(struct table *t, double v, const char *format);
 void table_interval(struct table *t, struct interval i, const char *format);
+void table_p_value(struct table *t, struct figure p);
+void table_threshold(struct table *t, double threshold);        /* INFINITY: "all", NaN: "-" */
 void table_rule(struct table *t);       /* before the next row */
 int table_rows(const struct table *t);
 void table_free(struct table *t);
@@ -47,6 +48,8 @@ void table_free(struct table *t);
 void table_terminal(const struct table *t, struct text *out);
 void table_markdown(const struct table *t, struct text *out);
 void table_csv(const struct table *t, struct text *out);
+/* In a format other than JSON, unless it has no rows; frees it. */
+void table_print(struct table *t, enum report_format format, struct text *out);
 
 /* Columns of a terminal that UTF-8 text takes: wide East Asian characters count two, combining marks none. */
 int text_width(const char *s);
