@@ -14,6 +14,7 @@ struct placeholder { int32_t token, begin, end; };
 struct attention_kind {
     int head_dim, rope_pairs;
     double rope_theta;
+    double *frequency;          /* [rope_pairs], radians per position */
     int window;                 /* keys that a row sees, itself included; 0: all */
 };
 
@@ -68,7 +69,7 @@ bool decoder_token_finite(const struct decoder *d, int32_t id);
 /* The id whose embeddings stand for `id`: the pad id for placeholders. */
 int32_t config_embedded_id(const struct config *c, int32_t id);
 
-/* Keys and values of one layer: [capacity, n_kv_heads * head_dim] each. A sliding layer's capacity stops growing at
+/* Keys and values of one layer: [n_kv_heads, capacity, head_dim] each. A sliding layer's capacity stops growing at
  * window + CHUNK_ROWS - 1; from then on position p lies in slot p % capacity. */
 struct kv_cache { float *k, *v; int capacity; };
 
@@ -81,7 +82,8 @@ struct seq {
 /* Makes room for n more positions in every layer. */
 void seq_reserve(struct seq *s, int n);
 
-/* cos and sin of `pairs` rope angles at a position. */
+void rope_frequencies(struct attention_kind *kind);
+/* cos and sin of the rope_pairs angles at a position. */
 void rope_angles(const struct attention_kind *kind, int position, float *cosines, float *sines);
 /* Turns the pairs (c, c + head_dim / 2), c < rope_pairs, of one head. */
 void rope_turn(const struct attention_kind *kind, const float *cosines, const float *sines, float *head);

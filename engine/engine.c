@@ -1,0 +1,218 @@
+/* engine.c - opening a checkpoint folder, and the checks in front of the decoder. */
+#define _GNU_SOURCE                     /* sched_getaffinity */
+#include "engine/internal.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_JSON = 16 << 20, MAX_THREADS = 256 };
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static int usable_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    const int n = CPU_COUNT(&set);
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+/* Reads a JSON file of the folder if it is there; *out is NULL if not. */
+static int read_optional(const char *folder, const char *name, cJSON **out, struct err *e)
+{
+    char *path = path_join(folder, name);
+    *out = file_exists(path) ? json_read_file(path, MAX_JSON, e) : NULL;
+    const int bad = file_exists(path) && !*out;
+    free(path);
+    return bad ? -1 : 0;
+}
+
+static int open_config(struct engine *m, struct err *e)
+{
+    char *path = path_join(m->path, "config.json");
+    cJSON *generation = NULL;
+    m->config_json = json_read_file(path, MAX_JSON, e);
+    const int bad = !m->config_json || read_optional(m->path, "generation_config.json", &generation, e) ||
+                    config_read(&m->config, m->config_json, generation, m->weights, path, e);
+    cJSON_Delete(generation);
+    free(path);
+    return bad ? -1 : 0;
+}
+
+static int open_tokenizer(struct engine *m, struct err *e)
+{
+    char *path = path_join(m->path, "tokenizer.json");
+    const int bad = tokenizer_open(&m->tokenizer, path, e);
+    if (!bad && tokenizer_size(m->tokenizer) > m->config.vocab_size)
+        err_input(e, "%s: ids below config.json's vocab_size (%d) were expected, the largest is %d", path,
+                  m->config.vocab_size, tokenizer_size(m->tokenizer) - 1);
+    const bool too_large = !bad && tokenizer_size(m->tokenizer) > m->config.vocab_size;
+    free(path);
+    return bad || too_large ? -1 : 0;
+}
+
+/* chat_template.jinja, or else the key "chat_template" of tokenizer_config.json. */
+static int open_chat_template(struct engine *m, struct err *e)
+{
+    char *path = path_join(m->path, "chat_template.jinja");
+    struct text source = {0};
+    cJSON *json = NULL;
+    int bad = 0;
+    if (file_exists(path)) {
+        bad = file_read(path, MAX_JSON, &source, e) ||
+              chat_template_open(&m->chat_template, source.data ? source.data : "", source.len, path, e);
+    } else if (!(bad = read_optional(m->path, "tokenizer_config.json", &json, e)) && json) {
+        const char *inline_source = json_string(json, "chat_template");
+        if (inline_source)
+            bad = chat_template_open(&m->chat_template, inline_source, strlen(inline_source), "tokenizer_config.json", e);
+    }
+    text_free(&source);
+    cJSON_Delete(json);
+    free(path);
+    return bad ? -1 : 0;
+}
+
+static void fill_info(struct engine *m)
+{
+    const struct config *c = &m->config;
+    const cJSON *classes = json_get(m->config_json, "architectures");
+    const cJSON *class = cJSON_IsArray(classes) ? classes->child : NULL;
+    m->info = (struct model_info){
+        .path = m->path,
+        .architecture = cJSON_IsString(class) ? class->valuestring : "gemma4",
+        .n_layers = c->n_layers, .hidden_size = c->hidden_size,
+        .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads,
+        .head_dim = c->kind[0].head_dim, .global_head_dim = c->kind[1].head_dim,
+        .vocab_size = c->vocab_size, .sliding_window = c->kind[0].window,
+        .n_kv_shared_layers = c->n_kv_shared_layers, .max_positions = c->max_positions,
+        .has_vision = m->vision != NULL, .has_audio = m->audio != NULL,
+        .bos_id = c->bos_id, .pad_id = c->pad_id, .n_eos = c->n_eos,
+        .kernel = m->compute.k->name, .n_threads = pool_size(m->compute.pool)};
+    memcpy(m->info.eos_ids, c->eos_ids, sizeof c->eos_ids);
+}
+
+static int open_compute(struct engine *m, const struct engine_options *o, struct err *e)
+{
+    m->compute.k = kernels_find(o->kernel);
+    if (!m->compute.k)
+        return err_set(e, EXIT_USAGE, "kernel \"%s\": this CPU has no such instruction set (try generic)", o->kernel);
+    if (o->n_threads < 0 || o->n_threads > MAX_THREADS)
+        return err_set(e, EXIT_USAGE, "threads: a number from 1 to %d was expected, not %d", MAX_THREADS, o->n_threads);
+    m->compute.pool = pool_new(o->n_threads ? o->n_threads : usable_cpus());
+    return 0;
+}
+
+int engine_open(struct engine **out, const char *path, const struct engine_options *options, struct err *e)
+{
+    static const struct engine_options defaults;
+    const struct engine_options *o = options ? options : &defaults;
+    *out = NULL;
+    if (!path_is_dir(path))
+        return err_input(e, "%s: a checkpoint folder with config.json was expected", path);
+    struct engine *m = NEW(struct engine, 1);
+    m->path = mem_strdup(path);
+    m->media_cache = o->media_cache ? mem_strdup(o->media_cache) : NULL;
+    if (open_compute(m, o, e) || weights_open(&m->weights, path, e) || open_config(m, e) ||
+        decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_tokenizer(m, e) ||
+        open_chat_template(m, e)) {
+        engine_close(m);
+        return -1;
+    }
+    fill_info(m);
+    *out = m;
+    return 0;
+}
+
+void engine_close(struct engine *m)
+{
+    if (!m)
+        return;
+    chat_template_close(m->chat_template);
+    tokenizer_close(m->tokenizer);
+    decoder_close(m->decoder);
+    config_free(&m->config);
+    cJSON_Delete(m->config_json);
+    cJSON_Delete(m->processor_json);
+    weights_close(m->weights);
+    pool_free(m->compute.pool);
+    free(m->media_cache);
+    free(m->path);
+    free(m);
+}
+
+const struct model_info *engine_info(const struct engine *m)
+{
+    return &m->info;
+}
+
+const struct weights *engine_weights(const struct engine *m)
+{
+    return m->weights;
+}
+
+const cJSON *engine_config(const struct engine *m, const char *key)
+{
+    return json_get(m->config_json, key);
+}
+
+bool engine_is_eos(const struct engine *m, int32_t id)
+{
+    for (int i = 0; i < m->config.n_eos; i++)
+        if (m->config.eos_ids[i] == id)
+            return true;
+    return false;
+}
+
+const struct tokenizer *engine_tokenizer(const struct engine *m)
+{
+    return m->tokenizer;
+}
+
+const struct chat_template *engine_chat_template(const struct engine *m)
+{
+    return m->chat_template;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+static int check_input(const struct engine *m, const struct step_input *in, struct err *e)
+{
+    const struct config *c = &m->config;
+    if (in->n < 0 || in->n_needed < 0 || in->n_needed > in->n)
+        return err_set(e, EXIT_USAGE, "step: %d needed rows of %d were asked for", in->n_needed, in->n);
+    if (in->tap && (in->tap_layer < 0 || in->tap_layer >= c->n_layers))
+        return err_input(e, "%s: layer %d was asked for, but the model has the layers 0 to %d", m->path, in->tap_layer,
+                         c->n_layers - 1);
+    if (in->n > c->max_positions - in->seq->n)
+        return err_input(e, "%s: %d more tokens behind %d were asked for, but the model has %d positions "
+                         "(max_position_embeddings)", m->path, in->n, in->seq->n, c->max_positions);
+    for (int i = 0; i < in->n; i++) {
+        if (in->ids[i] < 0 || in->ids[i] >= c->vocab_size)
+            return err_input(e, "%s: token id %d at position %d: an id below vocab_size (%d) was expected", m->path,
+                             in->ids[i], in->seq->n + i, c->vocab_size);
+        if (!decoder_token_finite(m->decoder, in->ids[i]))
+            return err_input(e, "%s: tensor %sembed_tokens_per_layer.weight: finite weights were expected, row %d "
+                             "holds infinite values or NaN", m->path, c->prefix, in->ids[i]);
+    }
+    return 0;
+}
+
+int engine_step(struct engine *m, const struct step_input *in, int n_in, struct err *e)
+{
+    int bad = 0, marked = 0;
+    while (marked < n_in && !bad) {
+        if (in[marked].seq->in_step)
+            bad = err_set(e, EXIT_USAGE, "step: two inputs share a sequence");
+        else
+            in[marked++].seq->in_step = true;
+    }
+    for (int i = 0; i < marked; i++)
+        in[i].seq->in_step = false;
+    for (int i = 0; i < n_in && !bad; i++)
+        bad = check_input(m, &in[i], e);
+    if (!bad)
+        decoder_step(m->decoder, in, n_in);
+    return bad;
+}
