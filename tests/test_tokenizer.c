@@ -1,0 +1,214 @@
+/* Tokenizer: golden ids and texts (../shared/model/tokenizer), broken files, long stretches. */
+#include "engine/engine.h"
+#include "tests/test.h"
+
+#include <stdlib.h>
+
+static const char *const tiny_path = "../shared/model/tiny-a/tokenizer.json";
+
+static struct tokenizer *open_tokenizer(const char *path)
+{
+    struct tokenizer *t;
+    struct err e = {0};
+    if (tokenizer_open(&t, path, &e))
+        CHECK_MSG(false, "%s", e.msg);
+    return t;
+}
+
+static bool same_ids(const struct ids *ids, const cJSON *expected)
+{
+    if (!cJSON_IsArray(expected) || ids->n != cJSON_GetArraySize(expected))
+        return false;
+    int i = 0;
+    const cJSON *v;
+    cJSON_ArrayForEach(v, expected) {
+        if (v->valuedouble != ids->id[i++])
+            return false;
+    }
+    return true;
+}
+
+/* Copies text, changing each `from` into `to`. */
+static void put_replaced(struct text *out, const char *s, size_t len, const char *from, const char *to, size_t to_len)
+{
+    size_t n = strlen(from);
+    for (size_t i = 0; i < len;) {
+        bool hit = len - i >= n && memcmp(s + i, from, n) == 0;
+        text_put(out, hit ? to : s + i, hit ? to_len : 1);
+        i += hit ? n : 1;
+    }
+}
+
+/* Strict JSON has no \u0000, but some golden lines do: U+EBAD stands in for it while the line is read. */
+static cJSON *parse_line(const char *s, size_t len, const char *where, struct err *e)
+{
+    struct text line = {0};
+    put_replaced(&line, s, len, "\\u0000", "\\uebad", 6);
+    cJSON *json = json_parse(line.data, line.len, where, e);
+    text_free(&line);
+    return json;
+}
+
+static struct text string_with_nul(const cJSON *line, const char *key)
+{
+    struct text s = {0};
+    const char *shown = json_string(line, key);
+    put_replaced(&s, shown, strlen(shown), "\xee\xae\xad", "\0", 1);
+    text_put(&s, "", 0);
+    return s;
+}
+
+static void check_line(const struct tokenizer *t, const cJSON *line, const char *where)
+{
+    struct ids ids = {0};
+    struct text decoded = {0}, s = string_with_nul(line, "text"), expected = string_with_nul(line, "decoded");
+    tokenize(t, s.data, s.len, &ids);
+    CHECK_MSG(same_ids(&ids, json_get(line, "ids")), "%s: wrong ids of \"%.60s\"", where, s.data);
+    detokenize(t, ids.id, ids.n, true, &decoded);
+    CHECK_MSG(decoded.len == expected.len && memcmp(decoded.data, expected.data, expected.len) == 0,
+              "%s: decoded \"%.60s\"", where, decoded.data);
+    text_free(&decoded);
+    text_free(&s);
+    text_free(&expected);
+    ids_free(&ids);
+}
+
+/* Checks a file of JSON lines; returns how many there were. */
+static int check_lines(const struct tokenizer *t, const char *path)
+{
+    struct text file = {0};
+    struct err e = {0};
+    int n = 0;
+    if (file_read(path, (size_t)64 << 20, &file, &e)) {
+        CHECK_MSG(false, "%s", e.msg);
+        return 0;
+    }
+    for (const char *at = file.data, *end = at + file.len; at < end; n++) {
+        char where[32];
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        snprintf(where, sizeof where, "line %d", n + 1);
+        cJSON *line = parse_line(at, (size_t)(stop - at), where, &e);
+        if (CHECK_MSG(line != NULL, "%s", e.msg))
+            check_line(t, line, where);
+        cJSON_Delete(line);
+        at = stop + 1;
+    }
+    text_free(&file);
+    return n;
+}
+
+static void golden_lines_of_the_tiny_tokenizer(void)
+{
+    if (!file_exists(tiny_path))
+        SKIP("../shared is absent");
+    struct tokenizer *t = open_tokenizer(tiny_path);
+    if (t)
+        CHECK(check_lines(t, "../shared/model/tokenizer/tiny-a.jsonl") == 303);
+    tokenizer_close(t);
+}
+
+static void golden_lines_of_gemma_3(void)
+{
+    const char *path = getenv("GEMMA3_TOKENIZER");
+    path = path ? path : "build/gemma3/tokenizer.json";
+    if (!file_exists(path) || !file_exists(tiny_path))
+        SKIP("no Gemma 3 tokenizer: run scripts/fetch_gemma3_tokenizer");
+    struct tokenizer *t = open_tokenizer(path);
+    if (t) {
+        CHECK(tokenizer_size(t) >= 262144);
+        CHECK(check_lines(t, "../shared/model/tokenizer/gemma3.jsonl") == 303);
+    }
+    tokenizer_close(t);
+}
+
+static size_t from_hex(const char *hex, char *out)
+{
+    size_t n = strlen(hex) / 2;
+    for (size_t i = 0; i < n; i++) {
+        unsigned byte = 0;
+        sscanf(hex + 2 * i, "%2x", &byte);
+        out[i] = (char)byte;
+    }
+    return n;
+}
+
+static void bytes_that_are_not_utf8(void)
+{
+    struct text file = {0};
+    struct err e = {0};
+    if (!file_exists(tiny_path))
+        SKIP("../shared is absent");
+    struct tokenizer *t = open_tokenizer(tiny_path);
+    /* The last case shows a NUL as \u0000, which strict JSON reading refuses; "replaced" is not needed here. */
+    CHECK(file_read("../shared/model/tokenizer/tiny-a.invalid_utf8.json", 1 << 20, &file, &e) == 0);
+    cJSON *cases = cJSON_ParseWithLength(file.data, file.len);
+    const cJSON *c;
+    CHECK(cJSON_GetArraySize(cases) == 18);
+    cJSON_ArrayForEach(c, cases) {
+        char bytes[64];
+        struct ids ids = {0};
+        size_t n = from_hex(json_string(c, "hex"), bytes);
+        tokenize(t, bytes, n, &ids);
+        CHECK_MSG(same_ids(&ids, json_get(c, "ids")), "wrong ids of bytes %s", json_string(c, "hex"));
+        ids_free(&ids);
+    }
+    cJSON_Delete(cases);
+    text_free(&file);
+    tokenizer_close(t);
+}
+
+static void pieces_and_special_tokens(void)
+{
+    if (!file_exists(tiny_path))
+        SKIP("../shared is absent");
+    struct tokenizer *t = open_tokenizer(tiny_path);
+    struct text shown = {0}, hidden = {0};
+    struct ids ids = {0};
+    CHECK(tokenizer_size(t) == 1024);
+    CHECK(tokenizer_find(t, "<bos>") == 2 && tokenizer_find(t, "<no such piece>") == -1);
+    CHECK_STR(tokenizer_piece(t, 37), "<turn|>");
+    CHECK(!tokenizer_piece(t, -1) && !tokenizer_piece(t, 1024));
+    CHECK(tokenizer_is_special(t, 2) && !tokenizer_is_special(t, 5) && !tokenizer_is_special(t, 1 << 30));
+    tokenize(t, "<bos>a b<turn|>", 15, &ids);
+    detokenize(t, ids.id, ids.n, true, &shown);
+    detokenize(t, ids.id, ids.n, false, &hidden);
+    CHECK_STR(shown.data, "<bos>a b<turn|>");
+    CHECK_STR(hidden.data, "a b");
+    text_free(&shown);
+    text_free(&hidden);
+    ids_free(&ids);
+    tokenizer_close(t);
+}
+
+/* A quadratic encoder would need minutes for these. */
+static void very_long_stretches(void)
+{
+    static const char *const unit[] = {"a", " ", "abcdefgh ", "the quick brown fox ", "\xe4\xbd\xa0", "<", "\n"};
+    if (!file_exists(tiny_path))
+        SKIP("../shared is absent");
+    struct tokenizer *t = open_tokenizer(tiny_path);
+    for (size_t k = 0; k < sizeof unit / sizeof *unit; k++) {
+        struct text s = {0}, back = {0};
+        struct ids ids = {0};
+        while (s.len < 1000000)
+            text_puts(&s, unit[k]);
+        tokenize(t, s.data, s.len, &ids);
+        detokenize(t, ids.id, ids.n, true, &back);
+        CHECK_MSG(back.len == s.len && memcmp(back.data, s.data, s.len) == 0, "unit \"%s\"", unit[k]);
+        text_free(&s);
+        text_free(&back);
+        ids_free(&ids);
+    }
+    tokenizer_close(t);
+}
+
+int main(void)
+{
+    RUN(golden_lines_of_the_tiny_tokenizer);
+    RUN(golden_lines_of_gemma_3);
+    RUN(bytes_that_are_not_utf8);
+    RUN(pieces_and_special_tokens);
+    RUN(very_long_stretches);
+    return test_report();
+}
