@@ -18,7 +18,7 @@
 enum {
     LOGIT_ROWS = 32,                    /* rows that pass the output matrix together */
     SCAN_ELEMENTS = 1 << 20,            /* piece of a matrix that one task looks through for NaN */
-    SMALL_TASK = 1 << 16                /* fewer operations than this are not worth waking threads for */
+    SMALL_TASK = 1 << 19                /* fewer operations than this are not worth waking threads for */
 };
 
 struct layer {

@@ -6,7 +6,7 @@
 enum {
     COLUMNS = 64,               /* output columns of a block */
     ROWS = 64,                  /* rows of a block */
-    SMALL = 1 << 18             /* fewer multiplications than this are not worth waking threads for */
+    SMALL = 1 << 22             /* fewer multiplications than this are not worth waking threads for */
 };
 
 struct job {
