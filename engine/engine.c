@@ -113,6 +113,7 @@ int engine_open(struct engine **out, const char *path, const struct engine_optio
         return err_input(e, "%s: a checkpoint folder with config.json was expected", path);
     struct engine *m = NEW(struct engine, 1);
     m->path = mem_strdup(path);
+    m->image_tokens = o->image_tokens;
     m->media_cache = o->media_cache ? mem_strdup(o->media_cache) : NULL;
     if (open_compute(m, o, e) || weights_open(&m->weights, path, e) || open_config(m, e) ||
         decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_tokenizer(m, e) ||

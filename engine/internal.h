@@ -93,7 +93,7 @@ void rope_turn(const struct attention_kind *kind, const float *cosines, const fl
 struct engine {
     struct model_info info;
     char *path;
-    struct engine_options options;
+    int image_tokens;                       /* 0: as the checkpoint says */
     struct weights *weights;
     cJSON *config_json, *processor_json;
     struct config config;
