@@ -74,6 +74,28 @@ static int open_chat_template(struct engine *m, struct err *e)
     return bad ? -1 : 0;
 }
 
+/* A checkpoint has a tower if its config describes it and its weights are there: text-only copies keep the former. */
+static bool has_tower(const struct engine *m, const char *key, const char *prefix)
+{
+    if (!cJSON_IsObject(json_get(m->config_json, key)))
+        return false;
+    for (size_t i = 0; i < weights_count(m->weights); i++)
+        if (strncmp(weights_at(m->weights, i)->name, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
+static int open_towers(struct engine *m, struct err *e)
+{
+    if (read_optional(m->path, "processor_config.json", &m->processor_json, e) ||
+        (!m->processor_json && read_optional(m->path, "preprocessor_config.json", &m->processor_json, e)))
+        return -1;
+    if (has_tower(m, "vision_config", "model.vision_tower.") &&
+        vision_open(&m->vision, m->weights, m->config_json, m->processor_json, m->image_tokens, e))
+        return -1;
+    return 0;
+}
+
 static void fill_info(struct engine *m)
 {
     const struct config *c = &m->config;
@@ -117,7 +139,7 @@ int engine_open(struct engine **out, const char *path, const struct engine_optio
     m->media_cache = o->media_cache ? mem_strdup(o->media_cache) : NULL;
     if (open_compute(m, o, e) || weights_open(&m->weights, path, e) || open_config(m, e) ||
         decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_tokenizer(m, e) ||
-        open_chat_template(m, e)) {
+        open_chat_template(m, e) || open_towers(m, e)) {
         engine_close(m);
         return -1;
     }
@@ -130,6 +152,7 @@ void engine_close(struct engine *m)
 {
     if (!m)
         return;
+    vision_close(m->vision);
     chat_template_close(m->chat_template);
     tokenizer_close(m->tokenizer);
     decoder_close(m->decoder);
