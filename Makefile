@@ -14,7 +14,7 @@ ALLFLAGS = -std=c11 $(OPT) -ffp-contract=off $(WARN) -I. -pthread $(shell pkg-co
 LIBS     = $(shell pkg-config --libs $(DEPS)) -lm -pthread $(LDFLAGS)
 
 SRC      = $(filter-out eval/main.c,$(foreach room,$(ROOMS),$(wildcard $(room)/*.c)))
-OBJ      = $(SRC:%.c=$(BUILD)/%.o)
+OBJ      = $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/datasets/suites/builtin.o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
@@ -40,6 +40,14 @@ $(BUILD)/engine/kernels_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3
 $(BUILD)/eval/stamp.o: CFLAGS += -DHANDOFF_COMMIT='"$(shell git describe --always --dirty 2>/dev/null || echo unknown)"'
+
+# The suite files live inside the program too, so that `--suite mini` works wherever it is installed.
+$(BUILD)/datasets/suites/builtin.c: datasets/suites/embed datasets/suites/mini.json datasets/suites/paper.json
+	@mkdir -p $(@D)
+	sh datasets/suites/embed datasets/suites/mini.json datasets/suites/paper.json > $@
+
+$(BUILD)/datasets/suites/builtin.o: $(BUILD)/datasets/suites/builtin.c
+	$(CC) $(ALLFLAGS) -c $< -o $@
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -61,11 +61,18 @@ struct task_spec {
     const char *grader;         /* how it is graded: choice, number, text, relaxed, anls, speech, mmlu-pro, mmbench, mmau */
     const char *extract;        /* variant of the grader */
     const char *normalizer;     /* speech: whisper, open-asr, gigaspeech, none */
+    const char *source;         /* where one gets the data, for the message when it is not there */
 };
 
 /* A suite: a built-in name ("mini", "paper") or a JSON file; relative paths are taken from data_root, NULL: the folder
  * of the suite file. Specs and their strings belong to the suite. */
-struct suite { char *name; int n_tasks; struct task_spec *tasks; struct arena arena; };
+struct suite {
+    char *name;
+    int n_tasks;
+    struct task_spec *tasks;
+    struct text missing;        /* lines for people: tasks left out as their data are not there, and where to get them */
+    struct arena arena;
+};
 int suite_open(struct suite *s, const char *name_or_path, const char *data_root, struct err *e);
 void suite_close(struct suite *s);
 /* "task=path" from the command line, with the defaults of that task. */
@@ -76,7 +83,7 @@ int dataset_open(struct dataset **out, const struct task_spec *spec, struct err 
 void dataset_close(struct dataset *d);
 /* 1: *s is the next sample; 0: the end; -1: the file as a whole is damaged. */
 int dataset_next(struct dataset *d, struct sample *s, struct err *e);
-int64_t dataset_count(const struct dataset *d);         /* samples to come in all, -1 if only reading tells */
+int64_t dataset_count(struct dataset *d);               /* samples in all, by one quick pass; -1: unknown */
 /* The spec with every default filled in. */
 const struct task_spec *dataset_spec(const struct dataset *d);
 /* Lines for people: what was found (form, split, rows against the published size), what was skipped and why. */
@@ -88,6 +95,11 @@ void dataset_fingerprint(const struct dataset *d, char hex[65]);
 /* The conversation to ask: [{"role", "content"}], media as parts {"type": "image"|"audio"} in the order of s->media
  * before the text. Caller deletes. */
 cJSON *dataset_prompt(struct dataset *d, const struct sample *s, struct err *e);
+
+/* The same question as plain text without roles: what a harness would feed to a base model. */
+int dataset_prompt_text(struct dataset *d, const struct sample *s, struct text *out, struct err *e);
+/* What such a harness scores behind that text: " A", " B", ... or, for ARC, the choices. Returns their number. */
+int dataset_continuations(const struct sample *s, struct arena *a, const char ***out);
 
 /* One line of the normalised form, as `inspect --data T=PATH --json-lines` prints it. */
 void sample_print(const struct sample *s, struct text *out);

@@ -1,0 +1,302 @@
+/* set_jsonl.c - a user's own questions, as JSON lines or CSV. datasets/README.md documents the columns.
+ *
+ * One file holds questions of one type, named by "type" or inferred from the first row; pictures and sounds are named
+ * by paths relative to the file.
+ */
+#include "datasets/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct own { bool typed; enum answer_type type; struct mapped *maps; int n_maps; };
+
+static const struct { const char *name; enum answer_type type; const char *grader; } types[] = {
+    {"mcq", ANSWER_CHOICE, "choice"},      {"numeric", ANSWER_NUMBER, "number"},
+    {"text", ANSWER_TEXT, "text"},         {"vqa_relaxed", ANSWER_RELAXED, "relaxed"},
+    {"vqa_anls", ANSWER_ANLS, "anls"},     {"asr", ANSWER_SPEECH, "speech"},
+};
+
+static const cJSON *first_of(const cJSON *row, const char *a, const char *b, const char *c)
+{
+    const char *keys[] = {a, b, c};
+    for (int i = 0; i < 3; i++) {
+        const cJSON *v = keys[i] ? json_get(row, keys[i]) : NULL;
+        bool empty = v && (cJSON_IsNull(v) || (cJSON_IsString(v) && !*v->valuestring));
+        if (v && !empty)
+            return v;
+    }
+    return NULL;
+}
+
+/* A cell of a CSV that holds JSON: ["a", "b"] or {"A": "a"}. Stays attached to the row. */
+static const cJSON *unfold(struct dataset *d, const char *key, const cJSON *v)
+{
+    if (!cJSON_IsString(v) || !strchr("[{", v->valuestring[0]) || !v->valuestring[0])
+        return v;
+    struct err quiet = {0};
+    cJSON *inner = json_parse(v->valuestring, strlen(v->valuestring), key, &quiet);
+    if (!inner)
+        return v;
+    cJSON_AddItemToObject(d->row.value, arena_printf(&d->scratch, "%s (parsed)", key), inner);
+    return inner;
+}
+
+/* Options as columns A, B, C, ... */
+static cJSON *lettered(struct dataset *d)
+{
+    cJSON *list = cJSON_CreateObject();
+    for (int i = 0; i < 26; i++) {
+        const char *s = json_string(d->row.value, letter(d, i));
+        if (!s || !*s)
+            break;
+        cJSON_AddStringToObject(list, letter(d, i), s);
+    }
+    if (!list->child) {
+        cJSON_Delete(list);
+        return NULL;
+    }
+    cJSON_AddItemToObject(d->row.value, "options (columns)", list);
+    return list;
+}
+
+static int take_options(struct dataset *d, struct sample *s, const cJSON *options, struct err *e)
+{
+    if (!cJSON_IsObject(options))
+        return set_choices(d, s, options, first_of(d->row.value, "labels", "choice_labels", NULL), e);
+    if (json_get(options, "text") && json_get(options, "label"))
+        return set_choices(d, s, json_get(options, "text"), json_get(options, "label"), e);
+    cJSON *labels = cJSON_CreateArray(), *texts = cJSON_CreateArray();
+    const cJSON *o;
+    cJSON_ArrayForEach(o, options) {
+        cJSON_AddItemToArray(labels, cJSON_CreateString(o->string));
+        cJSON_AddItemToArray(texts, cJSON_Duplicate(o, true));
+    }
+    cJSON_AddItemToObject(d->row.value, "labels (keys)", labels);
+    cJSON_AddItemToObject(d->row.value, "texts (values)", texts);
+    return set_choices(d, s, texts, labels, e);
+}
+
+/* By label, by index from 0 (a JSON number), or by the choice's own text. */
+static int take_choice(struct dataset *d, struct sample *s, const cJSON *answer, struct err *e)
+{
+    if (cJSON_IsNumber(answer)) {
+        double i = answer->valuedouble;
+        if (i < 0 || i >= s->n_choices || i != (int)i) {
+            refuse(d, e, "E_LABEL", "the answer %g is no index of %d choices", i, s->n_choices);
+            return -1;
+        }
+        return set_answer_label(d, s, s->labels[(int)i], e);
+    }
+    if (!cJSON_IsString(answer)) {
+        refuse(d, e, "E_TYPE", "the answer to a choice must be a label, an index or a choice's text");
+        return -1;
+    }
+    int found = -1;
+    for (int i = 0; i < s->n_choices; i++)
+        if (strcmp(s->labels[i], answer->valuestring) == 0)
+            return set_answer_label(d, s, answer->valuestring, e);
+        else if (strcmp(s->choices[i], answer->valuestring) == 0)
+            found = i;
+    return set_answer_label(d, s, found >= 0 ? s->labels[found] : answer->valuestring, e);
+}
+
+static int take_type(struct dataset *d, const cJSON *options, bool sound, const cJSON *answer, struct err *e)
+{
+    struct own *own = d->state;
+    const char *name = json_string(d->row.value, "type");
+    enum answer_type type = options ? ANSWER_CHOICE : cJSON_IsNumber(answer) ? ANSWER_NUMBER :
+                            sound && !first_of(d->row.value, "question", "prompt", "query") ? ANSWER_SPEECH :
+                            ANSWER_TEXT;
+    if (name && *name) {
+        size_t i = 0, n = sizeof types / sizeof *types;
+        while (i < n && strcmp(types[i].name, name) != 0)
+            i++;
+        if (i == n) {
+            refuse(d, e, "E_TYPE", "type \"%s\"; known are mcq, numeric, text, vqa_relaxed, vqa_anls, asr", name);
+            return -1;
+        }
+        type = types[i].type;
+    }
+    if (own->typed && type != own->type && (name || type == ANSWER_CHOICE || own->type == ANSWER_CHOICE)) {
+        refuse(d, e, "E_TYPE", "a question of type %s in a file of type %s: one type a file",
+               answer_type_name(type), answer_type_name(own->type));
+        return -1;
+    }
+    if (!own->typed) {
+        own->typed = true;
+        own->type = type;
+    }
+    return 0;
+}
+
+/* A file beside the table: in the archive, or on disk where the path is the table itself. */
+static int add_file(struct dataset *d, struct sample *s, enum sample_modality kind, const char *name, struct err *e)
+{
+    struct own *own = d->state;
+    if (!name_is_safe(name)) {
+        refuse(d, e, "E_PATH", "\"%s\" must be a path inside the folder of the file", name);
+        return -1;
+    }
+    const struct member *table = d->sources[d->i_source].member;
+    const char *folder = folder_of(&d->scratch, table->name);
+    while (name[0] == '.' && name[1] == '/')
+        name += 2;
+    const char *full = *folder ? arena_printf(&d->scratch, "%s/%s", folder, name) : name;
+    if (strcmp(archive_form(d->archive), "file") != 0) {
+        const struct member *m = archive_find(d->archive, full);
+        if (!m) {
+            refuse(d, e, "E_MISSING_MEDIA", "\"%s\" is not there", name);
+            return -1;
+        }
+        return add_member_media(d, s, kind, (struct place){d->archive, m, 0, 0}, MEMBER_MEDIA_MAX, e);
+    }
+    const char *path = archive_path(d->archive);
+    char *on_disk = arena_printf(&d->scratch, "%.*s%s", (int)(path_base(path) - path), path, name);
+    if (!file_exists(on_disk)) {
+        refuse(d, e, "E_MISSING_MEDIA", "%s is not there", on_disk);
+        return -1;
+    }
+    if (d->dry)
+        return 0;
+    own->maps = mem_grow(own->maps, (size_t)own->n_maps + 1, sizeof *own->maps);
+    struct mapped *map = &own->maps[own->n_maps];
+    if (map_open(map, on_disk, e))
+        return -1;
+    own->n_maps++;
+    return add_bytes_media(d, s, kind, map->data, map->size, on_disk, e);
+}
+
+static int add_files(struct dataset *d, struct sample *s, enum sample_modality kind, const char *one, const char *many,
+                     struct err *e)
+{
+    const cJSON *v = unfold(d, many, first_of(d->row.value, one, many, NULL)), *item;
+    if (!v)
+        return 0;
+    s->modality = kind;
+    if (cJSON_IsString(v))
+        return add_file(d, s, kind, v->valuestring, e);
+    cJSON_ArrayForEach(item, v)
+        if (!cJSON_IsString(item)) {
+            refuse(d, e, "E_TYPE", "\"%s\" must be a path or a list of paths", many);
+            return -1;
+        } else if (add_file(d, s, kind, item->valuestring, e)) {
+            return -1;
+        }
+    return 0;
+}
+
+static int take_answers(struct dataset *d, struct sample *s, const cJSON *answer, struct err *e)
+{
+    if (!answer)
+        return 0;                       /* hidden */
+    if (cJSON_IsArray(answer))
+        return set_answers(d, s, answer, e);
+    const char *text = scalar_text(d, answer);
+    if (!text) {
+        refuse(d, e, "E_TYPE", "the answer must be a text, a number or a list of them");
+        return -1;
+    }
+    set_answer(d, s, text);
+    return 0;
+}
+
+static void release_maps(struct own *own)
+{
+    for (int i = 0; i < own->n_maps; i++)
+        map_close(&own->maps[i]);
+    own->n_maps = 0;
+}
+
+static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
+{
+    const cJSON *row = d->row.value;
+    release_maps(d->state);
+    if (!cJSON_IsObject(row))
+        return refuse(d, e, "E_TYPE", "a row must be an object");
+    const cJSON *id = first_of(row, "id", "question_id", "index"), *text = first_of(row, "question", "prompt", "query");
+    s->id = id ? scalar_text(d, id) : arena_printf(&d->scratch, "%s/%lld", d->spec.task, (long long)d->row_index);
+    if (!s->id || (text && !cJSON_IsString(text)))
+        return refuse(d, e, "E_TYPE", "id and question must be texts");
+    s->question = text ? text->valuestring : NULL;
+    const cJSON *group = json_get(row, "group"), *subject = first_of(row, "subject", "category", NULL);
+    s->group = scalar_text(d, group) ? scalar_text(d, group) : "";
+    s->subject = scalar_text(d, subject) ? scalar_text(d, subject) : "";
+    if (add_files(d, s, MODALITY_IMAGE, "image", "images", e) || add_files(d, s, MODALITY_AUDIO, "audio", "audios", e))
+        return ROW_REFUSED;
+    const cJSON *options = unfold(d, "choices", first_of(row, "choices", "options", NULL));
+    if (!options)
+        options = lettered(d);
+    const cJSON *answer = unfold(d, "answers", first_of(row, "answer", "answers", "answerKey"));
+    if (take_type(d, options, s->modality == MODALITY_AUDIO, answer, e))
+        return ROW_REFUSED;
+    s->type = ((struct own *)d->state)->type;
+    if (!s->question && !s->n_media && !d->dry)
+        return refuse(d, e, "E_COLUMNS", "neither a question nor a picture or sound");
+    if (s->type != ANSWER_CHOICE)
+        return take_answers(d, s, answer, e) ? ROW_REFUSED : ROW_OK;
+    if (take_options(d, s, options, e))
+        return ROW_REFUSED;
+    return answer && take_choice(d, s, answer, e) ? ROW_REFUSED : ROW_OK;
+}
+
+static bool is_table(const char *name)
+{
+    return text_ends(name, ".jsonl") || text_ends(name, ".csv") || text_ends(name, ".json");
+}
+
+static enum row_kind kind_of(const char *name)
+{
+    return text_ends(name, ".csv") ? ROWS_CSV : text_ends(name, ".json") ? ROWS_JSON : ROWS_JSONL;
+}
+
+static int find(struct dataset *d, struct err *e)
+{
+    d->state = NEW(struct own, 1);
+    size_t n = archive_count(d->archive);
+    for (size_t i = 0; i < n; i++) {
+        const struct member *m = archive_member(d->archive, i);
+        if (n == 1 || (is_table(m->name) && !strchr(m->name, '/')))
+            add_source(d, (struct source){.member = m, .kind = kind_of(m->name), .list_key = "data"});
+    }
+    if (!d->n_sources)
+        return not_found(d, "a .jsonl, .json or .csv file", e);
+    note_form(d, "own questions (%s)", archive_form(d->archive));
+    /* the first row decides the type, and with it grader and prompt */
+    struct rows *rows;
+    if (rows_open(&rows, d->archive, d->sources[0].member, d->sources[0].kind, "data", e))
+        return -1;
+    struct err why = {0};
+    enum row_result rc;
+    struct sample s = {0};
+    d->dry = true;
+    struct own *own = d->state;
+    while (!own->typed && (rc = rows_next(rows, &d->row, &why)) != ROW_END && rc != ROW_FATAL)
+        if (rc == ROW_OK)
+            map(d, &s, &why);
+    d->dry = false;
+    rows_close(rows);
+    arena_free(&d->scratch);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (own->typed && types[i].type == own->type && !d->spec.grader)
+            d->spec.grader = types[i].grader;
+    if (!d->spec.prompt && own->typed)
+        d->spec.prompt = own->type == ANSWER_CHOICE ? "{question}\n\n{options}\n\nAnswer with {labels} only." :
+                         own->type == ANSWER_SPEECH ? format_librispeech.prompt : "{question}";
+    return 0;
+}
+
+static void close_own(struct dataset *d)
+{
+    struct own *own = d->state;
+    if (!own)
+        return;
+    release_maps(own);
+    free(own->maps);
+    free(own);
+}
+
+const struct format format_jsonl = {
+    .name = "jsonl", .dataset = "jsonl", .type = ANSWER_TEXT, .modality = MODALITY_TEXT, .split = "all",
+    .max_tokens = 256, .prompt = "{question}", .find = find, .map = map, .close = close_own,
+};
