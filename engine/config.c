@@ -66,7 +66,8 @@ static void check_family(struct reader *r)
     const char *type = json_string(r->json, "model_type");
     if (name && strncmp(name, "Gemma4", 6) != 0)
         REFUSE(r, "%s: key \"architectures\": a Gemma4 class was expected, not \"%s\"", r->where, name);
-    if (type ? strcmp(type, "gemma4") != 0 && strcmp(type, "gemma4_text") != 0 : !name)
+    const bool known = type && (strcmp(type, "gemma4") == 0 || strcmp(type, "gemma4_text") == 0);
+    if (!known && (json_get(r->json, "model_type") || !name))
         REFUSE(r, "%s: key \"model_type\": \"gemma4\" or \"gemma4_text\" was expected, not \"%s\"", r->where,
                type ? type : "");
 }
