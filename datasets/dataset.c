@@ -374,7 +374,8 @@ static enum row_result advance(struct dataset *d, struct err *e)
             d->part = 0;
             return rc;
         }
-        if (d->row_index < 0 && d->sources[d->i_source].kind != ROWS_PARQUET) {
+        enum row_kind kind = d->sources[d->i_source].kind;
+        if (d->row_index < 0 && kind != ROWS_PARQUET && kind != ROWS_JSON) {
             fault(e, "E_EMPTY", "%s: no rows", d->row.file ? d->row.file : d->spec.path);
             return ROW_FATAL;
         }
