@@ -100,26 +100,44 @@ static int read_header(struct bmp *b, const uint8_t *p, size_t n, const char *na
     return 0;
 }
 
+/* 16 and 32 bits a pixel as blue, green, red bytes; a field of fewer than 8 bits is stretched to 0..255, rounded down
+ * as Pillow does. */
+static void put_fields(const struct bmp *b, const uint8_t *p, size_t rows, struct text *t)
+{
+    const size_t bytes = (size_t)b->bits / 8, stride = ((size_t)b->width * bytes + 3) / 4 * 4;
+    for (size_t y = 0; y < rows; y++) {
+        for (size_t x = 0; x < (size_t)b->width; x++) {
+            const uint8_t *at = p + y * stride + x * bytes;
+            const uint32_t pixel = bytes == 2 ? le16(at) : le32(at);
+            for (int c = 2; c >= 0; c--) {
+                const uint32_t lowest = b->masks[c] & (0 - b->masks[c]);
+                text_putc(t, (int)((pixel & b->masks[c]) / lowest * 255 / (b->masks[c] / lowest)));
+            }
+        }
+        text_put(t, "\0\0\0", (size_t)b->width % 4);
+    }
+}
+
 static void write_clean(const struct bmp *b, const uint8_t *p, size_t n, struct text *t)
 {
-    bool masks = b->bits == 16 || b->bits == 32;
-    uint32_t palette = b->bits <= 8 ? 256 * 4 : 0, offset = 54 + palette + (masks ? 12 : 0);
+    const bool fields = b->bits == 16 || b->bits == 32;
+    const uint32_t palette = b->bits <= 8 ? 256 * 4 : 0;
     text_put(t, "BM", 2);
     put32(t, 0);
     put32(t, 0);
-    put32(t, offset);
+    put32(t, 54 + palette);
     put32(t, 40);
     put32(t, (uint32_t)b->width);
     put32(t, (uint32_t)b->height);
-    put32(t, 1 | (uint32_t)b->bits << 16);
-    put32(t, masks ? 3 : 0);
-    for (int i = 0; i < 5; i++)
+    put32(t, 1 | (uint32_t)(fields ? 24 : b->bits) << 16);
+    for (int i = 0; i < 6; i++)
         put32(t, 0);
-    for (int i = 0; masks && i < 3; i++)
-        put32(t, b->masks[i]);
     for (int i = 0; palette && i < 256; i++)        /* colours that the file does not name are black */
         put32(t, i >= b->n_palette ? 0 : le32(p + b->palette_at + (size_t)i * (size_t)b->entry) & 0xffffff);
-    text_put(t, p + b->pixels_at, n - b->pixels_at);
+    if (fields)
+        put_fields(b, p + b->pixels_at, (size_t)(b->height < 0 ? -b->height : b->height), t);
+    else
+        text_put(t, p + b->pixels_at, n - b->pixels_at);
 }
 
 int image_decode_bmp(struct image *out, const uint8_t *p, size_t n, const char *name, struct err *e)

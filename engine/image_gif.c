@@ -33,10 +33,13 @@ static int sub_blocks(const uint8_t *p, size_t n, size_t *at, struct text *data)
     return -1;
 }
 
-/* Moves *at to the first image descriptor, over extensions. */
-static int find_frame(const uint8_t *p, size_t n, size_t *at, const char *name, struct err *e)
+/* Moves *at to the first image descriptor, over extensions; a graphic control among them may name a transparent
+ * colour. */
+static int find_frame(const uint8_t *p, size_t n, size_t *at, int *transparent, const char *name, struct err *e)
 {
     while (*at < n && p[*at] == 0x21) {
+        if (n - *at >= 8 && p[*at + 1] == 0xf9 && p[*at + 2] == 4)
+            *transparent = p[*at + 3] & 1 ? p[*at + 6] : 0;
         *at += 2;
         if (sub_blocks(p, n, at, NULL))
             return cut(name, n, e);
@@ -112,8 +115,8 @@ static size_t lzw_decode(const uint8_t *p, size_t n, int min_bits, uint8_t *out,
     return pixels;
 }
 
-/* A frame on its screen, with its palette and compressed pixels. */
-struct frame { uint32_t screen_w, screen_h, x, y, w, h; bool interlaced; int min_bits; uint8_t palette[256 * 3]; };
+/* A frame on its screen. What it leaves open shows the transparent colour, or colour 0. */
+struct frame { uint32_t screen_w, screen_h, x, y, w, h; bool interlaced; int min_bits, fill; uint8_t palette[256 * 3]; };
 
 static int read_frame(struct frame *f, const uint8_t *p, size_t n, struct text *data, const char *name, struct err *e)
 {
@@ -124,7 +127,7 @@ static int read_frame(struct frame *f, const uint8_t *p, size_t n, struct text *
     if (image_check_size(f->screen_w, f->screen_h, name, e))
         return -1;
     size_t n_palette = p[10] & 0x80 ? (size_t)2 << (p[10] & 7) : 0, palette_at = 13, at = 13 + n_palette * 3;
-    if (find_frame(p, n, &at, name, e))
+    if (find_frame(p, n, &at, &f->fill, name, e))
         return -1;
     const uint8_t *d = p + at;
     f->x = le16(d + 1), f->y = le16(d + 3), f->w = le16(d + 5), f->h = le16(d + 7);
@@ -175,7 +178,7 @@ int image_decode_gif(struct image *out, const uint8_t *p, size_t n, const char *
         if (got == want) {
             out->rgb = mem_alloc((size_t)f.screen_w * f.screen_h, 3);
             for (size_t i = 0; i < (size_t)f.screen_w * f.screen_h; i++)
-                memcpy(out->rgb + 3 * i, f.palette, 3);         /* what the frame leaves open is colour 0 */
+                memcpy(out->rgb + 3 * i, f.palette + 3 * f.fill, 3);
             draw_frame(&f, index, out);
         } else {
             rc = err_input(e, "%s: damaged GIF: the first frame's data end after %zu of %zu pixels", name, got, want);
