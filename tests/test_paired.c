@@ -117,9 +117,10 @@ static void drift_cases(void)
 /* Where two methods meet they agree; paths of unequal samples become those of equal ones. */
 static void kolmogorov(void)
 {
-    for (double z = 0.4; z < 2; z += 0.2) {             /* matrix up to n = 1000, carried on to 1001, expansion there */
+    /* Matrix up to n = 1000, carried on to 1001, and the expansion there, whose error is of order n^-2. */
+    for (double z = 0.4; z < 2; z += 0.2) {
         double at_999 = kolmogorov_sf(999, z / sqrt(999)), at_1000 = kolmogorov_sf(1000, z / sqrt(1000));
-        CHECK_NEAR(kolmogorov_sf(1001, z / sqrt(1001)), 2 * at_1000 - at_999, 1e-7);      /* its error is of order n^-2 */
+        CHECK_NEAR(kolmogorov_sf(1001, z / sqrt(1001)), 2 * at_1000 - at_999, 1e-7);
     }
     double at = 2 / sqrt(60);                           /* the tail begins at n d^2 = 4 */
     CHECK_NEAR(kolmogorov_sf(60, at * (1 + 1e-9)), kolmogorov_sf(60, at * (1 - 1e-9)), 1e-10);
