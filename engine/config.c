@@ -237,8 +237,8 @@ int config_read(struct config *c, const cJSON *json, const cJSON *generation, co
 {
     *c = (struct config){0};
     if (!cJSON_IsObject(json) || (generation && !cJSON_IsObject(generation)))
-        return err_input(e, "%s: an object was expected%s", where, cJSON_IsObject(json) ? " in the generation_config.json "
-                         "beside it" : "");
+        return err_input(e, "%s: an object was expected%s", where,
+                         cJSON_IsObject(json) ? " in the generation_config.json beside it" : "");
     const cJSON *nested = json_get(json, "text_config");
     if (nested && !cJSON_IsObject(nested))
         return err_input(e, "%s: key \"text_config\": an object was expected", where);

@@ -66,7 +66,8 @@ static int open_chat_template(struct engine *m, struct err *e)
     } else if (!(bad = read_optional(m->path, "tokenizer_config.json", &json, e)) && json) {
         const char *inline_source = json_string(json, "chat_template");
         if (inline_source)
-            bad = chat_template_open(&m->chat_template, inline_source, strlen(inline_source), "tokenizer_config.json", e);
+            bad = chat_template_open(&m->chat_template, inline_source, strlen(inline_source), "tokenizer_config.json",
+                                     e);
     }
     text_free(&source);
     cJSON_Delete(json);

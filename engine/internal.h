@@ -40,7 +40,7 @@ struct config {
     int32_t video_id;           /* -1: none */
 };
 /* Reads config.json (already parsed, `where` names it) and generation_config.json (may be NULL); everything that this
- * engine would compute wrongly is refused. Sizes are only plausible here: decoder_open compares them with the tensors. */
+ * engine would compute wrongly is refused. Sizes are only plausible: decoder_open compares them with the tensors. */
 int config_read(struct config *c, const cJSON *json, const cJSON *generation, const struct weights *w,
                 const char *where, struct err *e);
 void config_free(struct config *c);

@@ -1,5 +1,5 @@
 /* seq.c - the keys and values of one sequence. Full layers keep every position; a sliding layer needs those that the
- * rows under way can still see, kept in a ring. Memory follows the length of the sequence, not the limits of the model. */
+ * rows under way can still see, kept in a ring. Memory follows the length of the sequence, not the model's limits. */
 #include "engine/internal.h"
 
 #include <stdlib.h>

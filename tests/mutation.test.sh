@@ -51,7 +51,8 @@ expect_caught "per-layer embedding without sqrt(size)" decoder.c '/scale\(token,
 expect_caught "logits not capped" decoder.c '/k->softcap\(/d'
 expect_caught "soft tokens scaled" decoder.c \
     's/memcpy\(x, row->soft,.*/& scale(x, c->hidden_size, sqrtf((float)c->hidden_size));/'
-expect_caught "rope exponent over the rotated part" rope.c 's/-2\.0 \* c \/ kind->head_dim/-2.0 * c \/ (2 * kind->rope_pairs)/'
+expect_caught "rope exponent over the rotated part" rope.c \
+    's/-2\.0 \* c \/ kind->head_dim/-2.0 * c \/ (2 * kind->rope_pairs)/'
 expect_caught "rope halves cut at the rotated part" rope.c 's/head \+ kind->head_dim \/ 2/head + kind->rope_pairs/'
 expect_caught "placeholders keep their own embeddings" config.c 's/\? c->pad_id : id;/? id : id;/'
 echo "$passed passed, $failed failed"

@@ -59,8 +59,8 @@ static void expect(const char *want, const char *what)
     } else {
         CHECK_MSG(bad && !m, "%s was taken", what);
         CHECK_MSG(!bad || e.code == EXIT_BAD_INPUT, "%s: code %d", what, e.code);
-        CHECK_MSG(!bad || (strstr(e.msg, want) && strstr(e.msg, folder) && !strchr(e.msg, '\n')), "%s: \"%s\" lacks \"%s\"",
-                  what, e.msg, want);
+        CHECK_MSG(!bad || (strstr(e.msg, want) && strstr(e.msg, folder) && !strchr(e.msg, '\n')),
+                  "%s: \"%s\" lacks \"%s\"", what, e.msg, want);
     }
     engine_close(m);
 }

@@ -32,7 +32,8 @@ static void step(struct engine *m, const struct step_input *in, int n)
 /* A prompt with its soft tokens, as a golden has them. */
 struct prompt { int32_t *ids; int n; float *soft; };
 
-static void append_soft(const struct weights *g, struct prompt *p, int64_t *have, const char *kind, int i, int64_t *used)
+static void append_soft(const struct weights *g, struct prompt *p, int64_t *have, const char *kind, int i,
+                        int64_t *used)
 {
     char name[32];
     snprintf(name, sizeof name, "%s_%d.soft", kind, i);
@@ -167,7 +168,8 @@ static struct outputs outputs_new(const struct engine *m, int needed)
 {
     const size_t n = (size_t)needed, h = (size_t)engine_info(m)->hidden_size;
     return (struct outputs){.needed = needed, .logits = NEW(float, n * (size_t)engine_info(m)->vocab_size),
-                            .tap = NEW(float, n * h), .hidden = NEW(float, n * h * (size_t)(engine_info(m)->n_layers + 1))};
+                            .tap = NEW(float, n * h),
+                            .hidden = NEW(float, n * h * (size_t)(engine_info(m)->n_layers + 1))};
 }
 
 static void outputs_free(struct outputs *o)

@@ -83,7 +83,8 @@ static void gemm_case(enum tensor_type type, int M, int N, int K)
     tensor_read_f32(&named, 0, (int64_t)N * K, wide);
     for (int m = 0; m < M; m++)
         for (int n = 0; n < N; n++)
-            want[(size_t)m * out_stride + (size_t)n] = plain_dot(x + (size_t)m * stride, wide + (size_t)n * (size_t)K, K);
+            want[(size_t)m * out_stride + (size_t)n] = plain_dot(x + (size_t)m * stride,
+                                                                 wide + (size_t)n * (size_t)K, K);
     for (int i = -1; i < n_tables; i++) {
         const struct kernels *k = i < 0 ? &kernels_generic : tables[i];
         memset(got, 0, (size_t)M * out_stride * 4);

@@ -131,7 +131,8 @@ static void damaged_headers(void)
 
 static void wrong_header_lengths(void)
 {
-    static const uint64_t lengths[] = {0, 1, 79, 81, 1u << 20, 101u << 20, (uint64_t)1 << 40, UINT64_MAX, UINT64_MAX - 7};
+    static const uint64_t lengths[] = {0, 1, 79, 81, 1u << 20, 101u << 20, (uint64_t)1 << 40, UINT64_MAX,
+                                       UINT64_MAX - 7};
     char *path = path_join(folder, "length.safetensors");
     struct text t = safetensors(ONE("F32", "[1]", "[0,4]"), "\0\0\0", 4);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -166,7 +167,7 @@ static void truncations(void)
 
 static void shards(void)
 {
-    struct weights *one, *many;
+    struct weights *one, *many = NULL;
     struct err e = {0};
     char a[65], b[65];
     if (!path_is_dir(SHARDED))
