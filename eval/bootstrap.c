@@ -49,8 +49,8 @@ static inline uint64_t generator_next(struct generator *g)
     return result;
 }
 
-/* n draws below n, counted. Each half of a 64-bit number gives one: the high word of half * n, rejected where that would
- * favour some values (Lemire 2019). */
+/* n draws below n, counted. Each half of a 64-bit number gives one: the high word of half * n, rejected where that
+ * would favour some values (Lemire 2019). */
 static void draw_counts(struct generator *g, uint32_t *count, uint32_t n)
 {
     uint32_t reject = (uint32_t)-n % n, drawn = 0;

@@ -22,7 +22,7 @@ struct risk_choice {
     struct figure empirical_lowest;             /* observed error <= alpha; no guarantee */
     struct figure pointwise_cp_lowest;          /* p <= delta; not valid after searching a grid */
     struct figure ltt_bonferroni;               /* p <= delta / n_grid; valid (Learn then Test) */
-    struct figure ltt_fixed_sequence;           /* walk down from `start`, fixed in advance, to the first p > delta; valid */
+    struct figure ltt_fixed_sequence;           /* walk down from `start`, fixed beforehand, to the first p > delta; valid */
     struct figure crc_joint;                    /* conformal risk control of "kept and wrong" at alpha */
 };
 struct risk_choice risk_choose(const struct ranking *r, const struct risk_point *table, size_t n_grid, double alpha,
@@ -61,8 +61,8 @@ double clipped_logit(double confidence);
 
 /* confidence -> sigmoid(a s + b). */
 struct platt { double a, b, nll; const char *why; };           /* nll: mean, in nats; why: NULL, or what failed */
-struct platt platt_fit(const struct ranking *r);                /* maximum likelihood; "separable", "one_class", "constant" */
-struct platt platt_fit_smoothed(const struct ranking *r);       /* Platt's targets; "one_class", "constant" */
+struct platt platt_fit(const struct ranking *r);        /* maximum likelihood; "separable", "one_class", "constant" */
+struct platt platt_fit_smoothed(const struct ranking *r);               /* Platt's targets; "one_class", "constant" */
 double platt_map(const struct platt *f, double confidence);
 
 /* confidence -> sigmoid(s / t), ln t in [-5, 5]. */
@@ -72,7 +72,7 @@ double temperature_map(const struct temperature *f, double confidence);
 
 /* Pool-adjacent-violators: an increasing step function, linear between blocks, constant beyond the ends. */
 struct isotonic_block { double x_min, x_max; size_t n; double value; };
-struct isotonic { size_t n_blocks; struct isotonic_block *blocks; double brier; };     /* brier: on the rows of the fit */
+struct isotonic { size_t n_blocks; struct isotonic_block *blocks; double brier; };      /* brier: on the fitted rows */
 struct isotonic isotonic_fit(const struct ranking *r);          /* 0 blocks: no rows */
 double isotonic_map(const struct isotonic *f, double confidence);
 void isotonic_free(struct isotonic *f);

@@ -42,7 +42,7 @@ struct curve {
     bool lower_is_better;
 };
 
-/* Fails on no rows, a missing confidence (policy), values that are not finite, weights that are negative or sum to 0. */
+/* Fails on no rows, a missing confidence (policy), values that are not finite, weights below 0 or of sum 0. */
 int curve_make(struct curve *v, const struct cascade *c, enum missing_policy policy, struct err *e);
 void curve_free(struct curve *v);
 
@@ -70,8 +70,8 @@ struct curve_summary {
 };
 struct curve_summary curve_summary(const struct curve *v);
 
-/* Call-performance threshold: smallest rate that recovers the share x of the gap, attainable and interpolated. Undefined
- * unless the reference is better. */
+/* Call-performance threshold: smallest rate that recovers the share x of the gap, attainable and interpolated.
+ * Undefined unless the reference is better. */
 struct recovery { struct figure rate_step, rate_interpolated; };
 struct recovery curve_recovery(const struct curve *v, double x);
 

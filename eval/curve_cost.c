@@ -2,8 +2,8 @@
  *
  * With both thresholds on one confidence the queries, sorted by it, fall into three stretches: [0, i) to the frontier
  * model, [i, j) to the middle one, [j, n) stay. Cost and quality of the pair (i, j) are each a sum A(i) + B(j), so the
- * hull over all i <= j is found by halving: pairs with i in the left half and j in the right one form a Minkowski sum of
- * two hulls, whose hull merges their edges by slope; the rest lies inside one of the halves. No pair is enumerated.
+ * hull over all i <= j is found by halving: pairs with i in the left half and j in the right one form a Minkowski sum
+ * of two hulls, whose hull merges their edges by slope; the rest lies inside one of the halves. No pair is enumerated.
  */
 #include "eval/curve.h"
 #include "eval/order.h"
@@ -74,7 +74,8 @@ static void merge_hulls(struct search *s)
 static void search_pairs(struct search *s, size_t lo, size_t hi)
 {
     if (hi - lo == 1) {
-        chain_add(&s->found, (struct corner){s->a[lo].cost + s->b[lo].cost, s->a[lo].quality + s->b[lo].quality, lo, lo});
+        chain_add(&s->found, (struct corner){s->a[lo].cost + s->b[lo].cost, s->a[lo].quality + s->b[lo].quality, lo,
+                                             lo});
         return;
     }
     size_t mid = lo + (hi - lo) / 2;

@@ -41,7 +41,7 @@ double isotonic_map(const struct isotonic *f, double confidence)
 {
     if (f->n_blocks == 0 || isnan(confidence))
         return NAN;
-    size_t lo = 0, hi = f->n_blocks - 1;        /* the first block that ends at or above the confidence, else the last */
+    size_t lo = 0, hi = f->n_blocks - 1;        /* the first block that ends at or above it, else the last */
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (f->blocks[mid].x_max >= confidence)

@@ -1,7 +1,7 @@
 /* paired.h - two runs over the same rows: did the new one change, and is it worse?
  *
- * `a` is the base and `b` the new run; differences are b - a. NaN must have been left out of both. Undefined figures are
- * NaN and say why.
+ * `a` is the base and `b` the new run; differences are b - a. NaN must have been left out of both. Undefined figures
+ * are NaN and say why.
  */
 #ifndef HANDOFF_PAIRED_H
 #define HANDOFF_PAIRED_H

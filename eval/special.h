@@ -1,5 +1,6 @@
-/* special.h - distributions: normal, Student's t, beta, binomial. Accurate to 1e-12 for some thousand trials and to 1e-9
- * for 10^7.
+/* special.h - distributions: normal, Student's t, beta, binomial.
+ *
+ * Accurate to 1e-12 for some thousand trials and to 1e-9 for 10^7.
  */
 #ifndef HANDOFF_SPECIAL_H
 #define HANDOFF_SPECIAL_H

@@ -75,7 +75,7 @@ struct interval delong_interval(const struct delong *d, size_t n_wrong);
 struct delong_pair {
     struct figure auroc_a, auroc_b, delta;      /* delta = a - b */
     double var_a, var_b, cov;
-    struct figure var_delta, se_delta, z, p;    /* two-sided; z is undefined at zero variance, p is 1 if delta is 0 too */
+    struct figure var_delta, se_delta, z, p;    /* two-sided; without variance z is undefined, p 1 if delta is 0 */
     struct interval wald_delta;
 };
 /* Scores must not be NaN (the caller leaves such rows out of both): every figure is then undefined. */
@@ -83,8 +83,8 @@ struct delong_pair delong_paired(const double *score_a, enum orientation orienta
                                  const double *score_b, enum orientation orientation_b,
                                  const uint8_t *wrong, size_t n);
 
-/* Unweighted mean over hold-outs with the interval that independent hold-outs give. Undefined if any one is: a mean over
- * another set of hold-outs is another figure. */
+/* Unweighted mean over hold-outs with the interval that independent hold-outs give. Undefined if any one is: a mean
+ * over another set of hold-outs is another figure. */
 struct macro_mean { struct figure mean, se; struct interval wald; };
 struct macro_mean macro_mean(const struct delong *tasks, size_t n_tasks);
 
@@ -110,8 +110,8 @@ size_t risk_coverage(const struct ranking *r, struct coverage_point *points);
  * smallest and largest confidence in it. An empty bin has NaN means. */
 struct bin { double lo, hi; size_t n; double mean_confidence, accuracy; };
 
-/* Confidence must lie in [0, 1]. Fill bins[n_bins]; equal mass returns how many it used (fewer rows than bins: one row a
- * bin), sorting by (confidence, row), larger groups first. */
+/* Confidence must lie in [0, 1]. Fill bins[n_bins]; equal mass returns how many it used (fewer rows than bins: one row
+ * a bin), sorting by (confidence, row), larger groups first. */
 void reliability_equal_width(const double *confidence, const uint8_t *wrong, size_t n, struct bin *bins, size_t n_bins);
 size_t reliability_equal_mass(const double *confidence, const uint8_t *wrong, size_t n, struct bin *bins,
                               size_t n_bins);
@@ -121,7 +121,7 @@ struct calibration_error calibration_error(const struct bin *bins, size_t n_bins
 
 enum { N_RELIABILITY_BINS = 15 };
 struct calibration {
-    const char *why;                            /* not NULL: nothing is defined (no rows, a confidence outside [0, 1]) */
+    const char *why;                            /* not NULL: nothing is defined (no rows, not all in [0, 1]) */
     double brier, log_loss;                     /* natural logarithm, p clipped to [2^-52, 1 - 2^-52] */
     double ece_15, mce_15, ece_16, ece_15_equal_mass;
 };
@@ -143,8 +143,8 @@ struct resampling {
  * threads at once. */
 typedef double bootstrap_statistic(const uint32_t *count, const void *data);
 
-/* Fills values[n_resamples]; returns -1 when the statistic stays undefined 10000 times in a row, or when n is 0 or above
- * 2^32 - 1. Rows are numbered as the statistic likes; group follows that numbering. */
+/* Fills values[n_resamples]; returns -1 when the statistic stays undefined 10000 times in a row, or when n is 0 or
+ * above 2^32 - 1. Rows are numbered as the statistic likes; group follows that numbering. */
 int bootstrap_values(const struct resampling *how, size_t n, bootstrap_statistic *statistic, const void *data,
                      double *values);
 /* 2.5% and 97.5% points (type 7) of the same. */

@@ -140,7 +140,8 @@ static void check_costs(const char *id, const struct curve *v, const cJSON *list
         const struct curve_point *best = cheapest_point(v, c_handoff, c_wrong), *last = &v->points[v->n_points - 1];
         check_point(id, "cheapest", best, c);
         check_value(id, "cost", routing_cost(v, best, c_handoff, c_wrong), json_get(c, "cost"), 1e-9);
-        check_value(id, "all local", routing_cost(v, v->points, c_handoff, c_wrong), json_get(c, "cost_all_local"), 1e-9);
+        check_value(id, "all local", routing_cost(v, v->points, c_handoff, c_wrong), json_get(c, "cost_all_local"),
+                    1e-9);
         check_value(id, "all away", routing_cost(v, last, c_handoff, c_wrong), json_get(c, "cost_all_handoff"), 1e-9);
         check_value(id, "bayes", bayes_threshold(v->reference, c_handoff, c_wrong),
                     json_get(c, "bayes_threshold_if_calibrated"), 1e-9);

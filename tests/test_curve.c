@@ -258,7 +258,8 @@ static void paired_bootstrap(void)
 
 static void groups(void)
 {
-    double confidence[] = {0.9, 0.2, 0.8, 0.6, 0.7, NAN}, local[] = {1, 0, 1, 1, 0, 1}, reference[] = {1, 1, 1, 0, 1, 1};
+    double confidence[] = {0.9, 0.2, 0.8, 0.6, 0.7, NAN}, local[] = {1, 0, 1, 1, 0, 1};
+    double reference[] = {1, 1, 1, 0, 1, 1};
     uint32_t group[] = {0, 0, 1, 1, 1, 2};
     struct cascade c = {6, confidence, local, reference, NULL, false};
     struct cascade min = cascade_groups(&c, group, 3, GROUP_MIN), mean = cascade_groups(&c, group, 3, GROUP_MEAN);
