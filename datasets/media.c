@@ -360,7 +360,9 @@ static void describe_sound(const struct sample_media *m, cJSON *o)
     if (!lossy)
         cJSON_AddNumberToObject(o, "frames", (double)info.frames);
     double seconds = info.samplerate > 0 ? (double)info.frames / info.samplerate : 0;
-    cJSON_AddNumberToObject(o, "duration_s", round(seconds * 1e6) / 1e6);
+    char rounded[64];
+    snprintf(rounded, sizeof rounded, "%.6f", seconds);
+    cJSON_AddNumberToObject(o, "duration_s", strtod(rounded, NULL));
     if (subtype == SF_FORMAT_PCM_16)
         hash_pcm(f, info.channels, o);
     if (lossy)

@@ -6,19 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_options(struct text *t, const struct sample *s)
-{
-    for (int i = 0; i < s->n_choices; i++)
-        text_printf(t, "%s%s. %s", i ? "\n" : "", s->labels[i], s->choices[i]);
-}
-
-/* "A, B or C" */
-static void put_labels(struct text *t, const struct sample *s)
-{
-    for (int i = 0; i < s->n_choices; i++)
-        text_printf(t, "%s%s", i == 0 ? "" : i == s->n_choices - 1 ? " or " : ", ", s->labels[i]);
-}
-
 static void put_trimmed(struct text *t, const char *s)
 {
     size_t n = strlen(s);
@@ -29,6 +16,24 @@ static void put_trimmed(struct text *t, const char *s)
     while (n && isspace((unsigned char)s[n - 1]))
         n--;
     text_put(t, s, n);
+}
+
+static void put_options(struct text *t, const struct sample *s, bool trim)
+{
+    for (int i = 0; i < s->n_choices; i++) {
+        text_printf(t, "%s%s. ", i ? "\n" : "", s->labels[i]);
+        if (trim)
+            put_trimmed(t, s->choices[i]);
+        else
+            text_puts(t, s->choices[i]);
+    }
+}
+
+/* "A, B or C" */
+static void put_labels(struct text *t, const struct sample *s)
+{
+    for (int i = 0; i < s->n_choices; i++)
+        text_printf(t, "%s%s", i == 0 ? "" : i == s->n_choices - 1 ? " or " : ", ", s->labels[i]);
 }
 
 /* A worked example's reasoning as MMLU-Pro's harness appends it: without its "A: Let's think step by step." */
@@ -48,8 +53,8 @@ static bool put_field(struct text *t, const struct sample *s, const char *name, 
         text_puts(t, question);
     } else if (IS("question.trim")) {
         put_trimmed(t, question);
-    } else if (IS("options")) {
-        put_options(t, s);
+    } else if (IS("options") || IS("options.trim")) {
+        put_options(t, s, IS("options.trim"));
     } else if (IS("labels")) {
         put_labels(t, s);
     } else if (IS("subject")) {

@@ -50,11 +50,11 @@ const struct format format_mmlu_pro = {
     .split = "test", .shot_split = "validation", .shots = 0, .max_tokens = 2048, .grader = "mmlu-pro",
     .prompt = "The following is a multiple choice question about {subject}. Think step by step and then finish your "
               "answer with \"the answer is (X)\" where X is the correct letter choice.\n\n"
-              "Question:\n{question}\nOptions:\n{options}",
+              "Question:\n{question}\nOptions:\n{options.trim}",
     .style = {.intro = "The following are multiple choice questions (with answers) about {subject}. Think step by step "
                        "and then finish your answer with \"the answer is (X)\" where X is the correct letter "
                        "choice.\n",
-              .question = "Question:\n{question}\nOptions:\n{options}\nAnswer: Let's think step by step.",
+              .question = "Question:\n{question}\nOptions:\n{options.trim}\nAnswer: Let's think step by step.",
               .answer = "{thought}"},
     .published = {{"test", 12032}, {"validation", 70}},
     .find = find, .map = map,

@@ -142,6 +142,19 @@ FORM(gigaspeech_official, check_form("gigaspeech", "gigaspeech/official", "");)
 FORM(gigaspeech_chunks, check_form("gigaspeech", "gigaspeech/hf_targz", "");)
 FORM(earnings22_official, check_form("earnings22", "earnings22/official", "/earnings22");)
 
+FORM(mmlu_hub, check_form("mmlu", "mmlu/hf", "");)
+FORM(mmlu_pro_hub, check_form("mmlu-pro", "mmlu_pro/hf", "");)
+FORM(arc_hub, check_form("arc-easy", "arc/hf", ""); check_form("arc-challenge", "arc/hf", "");)
+FORM(gsm8k_hub, check_form("gsm8k", "gsm8k/hf", "");)
+FORM(mmbench_hub, check_form("mmbench", "mmbench/hf", "");)
+FORM(chartqa_hub, check_form("chartqa", "chartqa/hf_lmms", ""); check_form("chartqa", "chartqa/hf_m4", "");)
+FORM(docvqa_hub, check_form("docvqa", "docvqa/hf", "");)
+FORM(mmau_hub, check_form("mmau", "mmau/hf_lmms", ""); check_form("mmau", "mmau/hf_nested", "");)
+FORM(librispeech_hub, check_form("librispeech", "librispeech/hf", "");
+     check_form("librispeech", "librispeech/hf_esb", "");)
+FORM(gigaspeech_hub, check_form("gigaspeech", "gigaspeech/hf_parquet", "");)
+FORM(earnings22_hub, check_form("earnings22", "earnings22/hf_esb", "");)
+
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
 static void check_prompts(const char *task, const char *path, const char *expected, int shots)
@@ -183,6 +196,8 @@ static void check_prompts(const char *task, const char *path, const char *expect
 
 FORM(prompts,
      check_prompts("mmlu", FIXTURES "mmlu/official/data.tar", FIXTURES "mmlu/expected_prompts_5shot.jsonl", 5);
+     check_prompts("mmlu", FIXTURES "mmlu/hf", FIXTURES "mmlu/expected_prompts_5shot.jsonl", 5);
+     check_prompts("mmlu-pro", FIXTURES "mmlu_pro/hf", FIXTURES "mmlu_pro/expected_prompts_5shot.jsonl", 5);
      check_prompts("gsm8k", FIXTURES "gsm8k/official/test.jsonl", FIXTURES "gsm8k/expected_prompts_3shot.jsonl", 3);
      check_prompts("arc-easy", FIXTURES "arc/official/ARC-V1-Feb2018.zip", FIXTURES "arc/expected_prompts_0shot.jsonl",
                    0);
@@ -202,6 +217,17 @@ int main(void)
     RUN(gigaspeech_official);
     RUN(gigaspeech_chunks);
     RUN(earnings22_official);
+    RUN(mmlu_hub);
+    RUN(mmlu_pro_hub);
+    RUN(arc_hub);
+    RUN(gsm8k_hub);
+    RUN(mmbench_hub);
+    RUN(chartqa_hub);
+    RUN(docvqa_hub);
+    RUN(mmau_hub);
+    RUN(librispeech_hub);
+    RUN(gigaspeech_hub);
+    RUN(earnings22_hub);
     RUN(prompts);
     return test_report();
 }
