@@ -14,7 +14,7 @@ ALLFLAGS = -std=c11 $(OPT) -ffp-contract=off $(WARN) -I. -pthread $(shell pkg-co
 LIBS     = $(shell pkg-config --libs $(DEPS)) -lm -pthread $(LDFLAGS)
 
 SRC      = $(filter-out eval/main.c,$(foreach room,$(ROOMS),$(wildcard $(room)/*.c)))
-OBJ      = $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/datasets/suites/builtin.o
+OBJ      = $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/datasets/suites/builtin.o $(BUILD)/reports/assets.o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
@@ -49,14 +49,21 @@ $(BUILD)/datasets/suites/builtin.c: datasets/suites/embed datasets/suites/mini.j
 $(BUILD)/datasets/suites/builtin.o: $(BUILD)/datasets/suites/builtin.c
 	$(CC) $(ALLFLAGS) -c $< -o $@
 
+# The style sheet and the script of the report, as arrays of bytes.
+$(BUILD)/reports/assets.c: reports/page.css reports/page.js
+	@mkdir -p $(@D)
+	@for f in css js; do \
+	    echo "extern const unsigned char report_page_$$f[]; const unsigned char report_page_$$f[] = {"; \
+	    od -An -v -tu1 reports/page.$$f | sed 's/\([0-9]\)\( \|$$\)/\1,\2/g'; echo '0};'; done > $@
+
+$(BUILD)/reports/assets.o: $(BUILD)/reports/assets.c
+	$(CC) $(ALLFLAGS) -c $< -o $@
+
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALLFLAGS) $(ISA) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libhandoff.a
-	$(CC) $(ALLFLAGS) $^ $(LIBS) -o $@
-
-$(BUILD)/scripts/%: $(BUILD)/scripts/%.o $(BUILD)/libhandoff.a
 	$(CC) $(ALLFLAGS) $^ $(LIBS) -o $@
 
 test: $(BUILD)/handoff $(TESTS)                ## build and run all tests

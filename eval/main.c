@@ -19,6 +19,9 @@ static const struct verb {
     {"status", cmd_status, "how far a run is"},
     {"auroc", cmd_auroc, "how well confidence and entropy separate wrong answers from right ones"},
     {"curve", cmd_curve, "what quality comes back for what share of handed-off queries"},
+    {"calibrate", cmd_calibrate, "thresholds for each quant, bound to its checkpoint"},
+    {"compare", cmd_compare, "did a new quant or build make it worse? (exit status 1 if so)"},
+    {"report", cmd_report, "all of it as one page, with tables and pictures beside it"},
 };
 
 static void print_help(FILE *to)

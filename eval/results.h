@@ -7,6 +7,7 @@
 #define HANDOFF_RESULTS_H
 
 #include "engine/base.h"
+#include "eval/paired.h"
 #include "eval/stats.h"
 
 /* Decisions that a figure rests on; every artefact prints them. */
@@ -110,6 +111,136 @@ struct curve_result {
     const char *tier_names[3];
     int n_tasks;
     const struct curve_task *tasks;
+};
+
+/* ---- calibrate -------------------------------------------------------------------------------------------------- */
+
+/* One rule's threshold for one quant: found on the calibration part, counted on the test part. Shares of right answers
+ * after the cascade (`metric`) need a reference. */
+struct threshold_row {
+    const char *rule;                   /* default, match_baseline_rate, match_reference, rate, accuracy, ... */
+    const char *wish;                   /* what was asked for, in words */
+    struct figure threshold;            /* INFINITY: everything is handed off */
+    struct figure rate, metric, kept_accuracy;
+    struct interval kept_ci95;          /* Wilson */
+    int64_t n_kept;
+};
+enum { N_THRESHOLD_RULES = 9 };
+
+struct score_quality { double brier, log_loss, ece; };
+struct isotonic_step { double x_min, x_max, value; };
+
+/* Maps from the recorded confidence to a calibrated one; fitted on the calibration part, measured on the test part. */
+struct recalibration {
+    const char *platt_why, *temperature_why;    /* NULL: fitted */
+    double platt_a, platt_b, temperature;
+    int n_isotonic;
+    const struct isotonic_step *isotonic;
+    struct score_quality before, platt, scaled, stepped;
+};
+
+/* The baseline's threshold by a rule, used unchanged on this quant's test part. */
+struct transfer_row {
+    const char *rule;
+    struct figure threshold;
+    struct figure rate, kept_accuracy, metric;                  /* of this quant */
+    struct figure base_rate, base_kept_accuracy, base_metric;   /* of the baseline */
+};
+
+struct calibrate_quant {
+    const char *run, *task;             /* task NULL: all hold-outs pooled */
+    const char *fingerprint, *kernel, *activations;             /* from the stamp; NULL: bare records */
+    int64_t n_calibration, n_test;
+    double accuracy, reference;         /* share right on the test part; reference NaN: none */
+    struct threshold_row rules[N_THRESHOLD_RULES];
+    struct recalibration maps;
+    int n_transfer;
+    const struct transfer_row *transfer;
+};
+
+struct calibrate_result {
+    struct definitions definitions;
+    const char *baseline, *reference;   /* NULL: none */
+    bool split;                         /* false: everything is in-sample */
+    double accuracy, delta, rate, cost_handoff, cost_wrong, start;
+    int n_quants;
+    const struct calibrate_quant *quants;
+};
+
+/* ---- compare ---------------------------------------------------------------------------------------------------- */
+
+/* Paired on the same samples; every delta is new - base. */
+struct compare_task {
+    const char *task;                   /* "all" for the hold-outs together */
+    int64_t n;
+    struct figure accuracy_base, accuracy_new, accuracy_delta;
+    struct interval ci95;
+    struct figure mcnemar_p, mcnemar_mid_p, holm_p;             /* holm_p: mid-p, adjusted over the hold-outs */
+    int64_t lost, gained, changed;      /* right to wrong, wrong to right, wrong both times with another answer */
+    struct figure auroc_base, auroc_new, auroc_delta, auroc_p, auroc_holm_p;
+    struct interval auroc_ci95;
+    struct figure confidence_base, confidence_new, confidence_drift;
+    struct interval drift_ci95;
+    struct figure ks, spearman, kendall_tau_b, pair_flip_rate;
+    struct figure rate_base, rate_new;  /* handed off at the threshold */
+    int64_t handoff_flips;
+    struct figure unparsed_delta, runaway_delta;
+    enum verdict verdict;
+    const char *reason;                 /* of the verdict, in words */
+};
+
+struct compare_result {
+    struct definitions definitions;
+    const char *base, *fresh;           /* names of the runs */
+    double margin, auroc_margin, alpha; /* how much worse still counts as no worse */
+    enum verdict verdict;
+    int n_tasks;
+    const struct compare_task *tasks;
+};
+
+/* ---- report ----------------------------------------------------------------------------------------------------- */
+
+struct xy { double x, y; };
+
+/* What the plots of one hold-out show; of the first run. */
+enum { N_HISTOGRAM = 20 };
+struct plot_task {
+    const char *task;
+    int n_roc, n_roc_entropy, n_risk, n_risk_entropy;
+    const struct xy *roc, *roc_entropy;         /* share of right flagged, share of wrong flagged */
+    const struct xy *risk, *risk_entropy;       /* coverage, share wrong among the kept */
+    int64_t right[N_HISTOGRAM], wrong[N_HISTOGRAM];     /* samples by confidence, equal bins */
+};
+
+/* Confidence of the same samples in the first run and another one. */
+struct scatter { const char *run; int n; const struct xy *points; const bool *flipped; };
+
+enum sample_verdict { SAMPLE_RIGHT, SAMPLE_WRONG, SAMPLE_UNPARSED, SAMPLE_REFUSED, SAMPLE_TRUNCATED, SAMPLE_ABSENT };
+struct sample_answer { const char *output; double confidence, entropy; enum sample_verdict verdict; };
+struct sample_row {
+    const char *id, *question, *gold, *group;
+    int task;                                   /* index into the first run's tasks */
+    const char *media_type, *media;             /* image/png ..., base64; NULL: none or left out */
+    const char *media_name;
+    const struct sample_answer *answers;        /* [n_runs] */
+};
+
+struct stamp_row { const char *key; const char *const *values; };       /* values: [n_runs] */
+
+struct report_input {
+    const char *title;
+    int n_runs;
+    const char *const *runs;
+    const struct auroc_result *auroc;
+    const struct curve_result *curves;          /* [n_runs], NULL: no reference */
+    const struct calibrate_result *calibrate;
+    const struct compare_result *compares;      /* [n_runs - 1] against the first run, NULL: one run */
+    int n_plots, n_scatters, n_samples, n_stamps;
+    int64_t n_samples_total;                    /* more than n_samples: the viewer holds only a part */
+    const struct plot_task *plots;
+    const struct scatter *scatters;
+    const struct sample_row *samples;
+    const struct stamp_row *stamps;
 };
 
 #endif

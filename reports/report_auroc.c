@@ -402,6 +402,16 @@ static void paired_table(struct table *t, const struct auroc_result *r)
     }
 }
 
+void report_auroc_detail(const struct auroc_run *run, enum report_format format, struct text *out)
+{
+    void (*const tables[])(struct table *, const struct auroc_run *) = {selective_table, unparsed_table, sweep_table};
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
+        struct table t = {0};
+        tables[k](&t, run);
+        table_print(&t, format, out);
+    }
+}
+
 void report_auroc(const struct auroc_result *r, enum report_format format, bool detail, struct text *out)
 {
     if (format == FORMAT_JSON) {
@@ -412,12 +422,8 @@ void report_auroc(const struct auroc_result *r, enum report_format format, bool 
         struct table t = {0};
         main_table(&t, r, &r->runs[i]);
         table_print(&t, format, out);
-        void (*const details[])(struct table *, const struct auroc_run *) = {selective_table, unparsed_table,
-                                                                             sweep_table};
-        for (size_t k = 0; detail && k < sizeof details / sizeof *details; k++) {
-            details[k](&t, &r->runs[i]);
-            table_print(&t, format, out);
-        }
+        if (detail)
+            report_auroc_detail(&r->runs[i], format, out);
     }
     if (r->n_pairs) {
         struct table t = {0};

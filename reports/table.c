@@ -1,5 +1,6 @@
 /* table.c - tables as aligned text, Markdown and CSV. */
 #include "reports/table.h"
+#include "reports/svg.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -331,6 +332,49 @@ void table_csv(const struct table *t, struct text *out)
     }
 }
 
+/* ---- HTML ------------------------------------------------------------------------------------------------------- */
+
+static void put_notes_html(struct text *out, const char *s)
+{
+    text_puts(out, "<ul class=\"notes\">");
+    while (*s) {
+        size_t n = strcspn(s, "\n");
+        char *line = mem_strndup(s, n);
+        text_puts(out, line[0] == '!' ? "<li class=\"alarm\">" : "<li>");
+        put_escaped(out, line);
+        text_puts(out, "</li>");
+        free(line);
+        s += n + (s[n] == '\n');
+    }
+    text_puts(out, "</ul>\n");
+}
+
+void table_html(const struct table *t, struct text *out)
+{
+    text_puts(out, "<div class=\"scroll\" tabindex=\"0\"><table><caption>");
+    put_escaped(out, t->title ? t->title : "");
+    text_puts(out, "</caption><thead><tr>");
+    for (int c = 0; c < t->n_columns; c++) {
+        text_printf(out, "<th scope=\"col\"%s>", t->columns[c].align == ALIGN_RIGHT ? " class=\"n\"" : "");
+        put_escaped(out, t->columns[c].head);
+        text_puts(out, "</th>");
+    }
+    text_puts(out, "</tr></thead><tbody>\n");
+    for (int r = 0; r < table_rows(t); r++) {
+        text_puts(out, r && r == t->rule_before ? "<tr class=\"rule\">" : "<tr>");
+        for (int c = 0; c < t->n_columns; c++) {
+            text_puts(out, c == 0 ? "<th scope=\"row\">" : t->columns[c].align == ALIGN_RIGHT ? "<td class=\"n\">" :
+                                                                                             "<td>");
+            put_escaped(out, t->cells[r * t->n_columns + c].shown);
+            text_puts(out, c == 0 ? "</th>" : "</td>");
+        }
+        text_puts(out, "</tr>\n");
+    }
+    text_puts(out, "</tbody></table></div>\n");
+    if (t->notes.len)
+        put_notes_html(out, t->notes.data);
+}
+
 void put_p_value(struct text *t, struct figure p)
 {
     if (p.why || !isfinite(p.value))
@@ -348,9 +392,11 @@ void put_p_value(struct text *t, struct figure p)
 void table_print(struct table *t, enum report_format format, struct text *out)
 {
     if (table_rows(t)) {
-        if (out->len)
+        if (out->len && format != FORMAT_HTML)
             text_putc(out, '\n');
-        if (format == FORMAT_MARKDOWN)
+        if (format == FORMAT_HTML)
+            table_html(t, out);
+        else if (format == FORMAT_MARKDOWN)
             table_markdown(t, out);
         else if (format == FORMAT_CSV)
             table_csv(t, out);

@@ -48,6 +48,7 @@ void table_free(struct table *t);
 void table_terminal(const struct table *t, struct text *out);
 void table_markdown(const struct table *t, struct text *out);
 void table_csv(const struct table *t, struct text *out);
+void table_html(const struct table *t, struct text *out);
 /* In a format other than JSON, unless it has no rows; frees it. */
 void table_print(struct table *t, enum report_format format, struct text *out);
 

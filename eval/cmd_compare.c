@@ -1,0 +1,80 @@
+/* cmd_compare.c - the verb `compare`: did a new quant, or a new build, make it worse? */
+#include "eval/compares.h"
+
+#include <stdlib.h>
+
+static struct inputs in = INPUTS_DEFAULT;
+static struct compare_options o = COMPARE_OPTIONS_DEFAULT;
+static const char *junit;
+static bool detail;
+
+static const struct option options[] = {
+    INPUT_OPTIONS(in),
+    INPUT_PAIR_OPTIONS(in),
+    {"--margin", OPT_DOUBLE, &o.margin, "X", "so much less of the answers right still counts as no worse (default 0.01)"},
+    {"--auroc-margin", OPT_DOUBLE, &o.auroc_margin, "X", "the same for the AUROC (default 0.02)"},
+    {"--alpha", OPT_DOUBLE, &o.alpha, "A", "level of the two-sided tests (default 0.05)"},
+    {"--threshold", OPT_DOUBLE, &o.threshold, "T", "the threshold in use, for handoff flips (default 0.85)"},
+    {"--bootstrap", OPT_INT, &o.resamples, "N", "resamples for the AUROC difference (default 1000)"},
+    {"--seed", OPT_INT, &o.seed, "N", "seed of the bootstrap (default 1)"},
+    {"--threads", OPT_INT, &o.threads, "N", "threads of the bootstrap; the result does not depend on it"},
+    {"--detail", OPT_FLAG, &detail, NULL, "with --csv or --md: the drift table as well"},
+    {"--junit", OPT_STRING, &junit, "FILE", "write the verdicts as JUnit XML for CI"},
+    {0}};
+
+static const struct usage usage = {
+    "compare", "BASE NEW [options]",
+    "Paired regression check of a new run against its base: answers that flipped (McNemar), change of the AUROC, drift\n"
+    "of the confidence and of its order, handoffs that changed sides. Exit status 1 if it regressed; ok and undecided\n"
+    "give 0.",
+    options, "handoff compare tests/data/records/bf16.jsonl tests/data/records/q4.jsonl"};
+
+static int check(const struct strings *sources, struct err *e)
+{
+    if (sources->n != 2)
+        return err_set(e, EXIT_USAGE, "compare: two runs, BASE and NEW, were expected; see \"handoff compare --help\"");
+    if (!(o.margin >= 0 && o.margin <= 1) || !(o.auroc_margin >= 0 && o.auroc_margin <= 1))
+        return err_set(e, EXIT_USAGE, "--margin and --auroc-margin: numbers from 0 to 1 were expected");
+    if (!(o.alpha > 0 && o.alpha < 1) || !(o.threshold >= 0 && o.threshold <= 1))
+        return err_set(e, EXIT_USAGE, "--alpha and --threshold: numbers between 0 and 1 were expected");
+    if (o.resamples < 100 || o.resamples > 1000000)
+        return err_set(e, EXIT_USAGE, "--bootstrap: a number from 100 to 1000000 was expected");
+    return inputs_check(&in, e);
+}
+
+static int print_result(const struct compare_result *result, struct err *e)
+{
+    struct text out = {0}, xml = {0};
+    int failed = 0;
+    if (junit) {
+        report_compare_junit(result, &xml);
+        failed = file_write_atomic(junit, xml.data, xml.len, e);
+    }
+    report_compare(result, inputs_format(&in), detail, &out);
+    failed = failed || cli_print(&out, e);
+    text_free(&out);
+    text_free(&xml);
+    return failed;
+}
+
+int cmd_compare(int argc, char **argv)
+{
+    struct strings sources = {0};
+    struct err e = {0};
+    struct records r[2] = {0};
+    struct compare_result result = {0};
+    struct arena arena = {0};
+    int stop = cli_parse(&usage, argc, argv, &sources, &e);
+    if (stop)
+        return cli_end(stop, &e);
+    int failed = check(&sources, &e) || inputs_open(&in, sources.at[0], &r[0], &e) ||
+                 inputs_open(&in, sources.at[1], &r[1], &e) || stamps_check(&in, &r[0], &r[1], &e) ||
+                 compare_result_make(&result, &in, &o, &r[0], &r[1], &arena, &e) || print_result(&result, &e);
+    records_close(&r[0]);
+    records_close(&r[1]);
+    free(sources.at);
+    arena_free(&arena);
+    if (failed)
+        return cli_fail(&e);
+    return result.verdict == VERDICT_REGRESSED ? EXIT_CHECK_FAILED : EXIT_DONE;
+}
