@@ -1,8 +1,11 @@
 /* The parquet reader against the zoo: codecs, encodings, page versions, nulls, nesting, several writers. */
+#define _GNU_SOURCE
 #include "datasets/parquet.h"
 #include "tests/test.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define ZOO "../shared/datasets/parquet_zoo/"
 
@@ -91,8 +94,130 @@ static void zoo(void)
     text_free(&manifest);
 }
 
+/* ---- a large file, written here: one required binary column, a page a row, in row groups of 256 ------------------- */
+
+static void put_varint(struct text *t, uint64_t v)
+{
+    for (; v > 127; v >>= 7)
+        text_putc(t, (int)(v & 127) | 128);
+    text_putc(t, (int)v);
+}
+
+static void put_int(struct text *t, int distance, int type, int64_t v)
+{
+    text_putc(t, distance << 4 | type);
+    put_varint(t, (uint64_t)v << 1);
+}
+
+static void put_page_header(struct text *t, int64_t size)
+{
+    put_int(t, 1, 5, 0);
+    put_int(t, 1, 5, size);
+    put_int(t, 1, 5, size);
+    text_putc(t, 2 << 4 | 12);
+    put_int(t, 1, 5, 1);
+    put_int(t, 1, 5, 0);
+    put_int(t, 1, 5, 3);
+    put_int(t, 1, 5, 3);
+    text_put(t, "\0\0", 2);
+}
+
+static void put_footer(struct text *t, int groups, int rows, const int64_t *begins)
+{
+    put_int(t, 1, 5, 1);
+    text_put(t, "\x19\x2c", 2);                         /* schema: two structs */
+    text_put(t, "\x48\x01r\x15\x02\0", 6);            /* name "r", one child */
+    text_put(t, "\x15\x0c\x25\0\x18\x05image\0", 12); /* bytes, required */
+    put_int(t, 1, 6, (int64_t)groups * rows);
+    text_putc(t, 1 << 4 | 9);
+    text_putc(t, groups < 15 ? groups << 4 | 12 : 0xfc);
+    if (groups >= 15)
+        put_varint(t, (uint64_t)groups);
+    for (int i = 0; i < groups; i++) {
+        int64_t size = begins[i + 1] - begins[i];
+        text_put(t, "\x19\x1c\x3c", 3);                  /* columns: one, its metadata */
+        put_int(t, 1, 5, 6);
+        put_int(t, 3, 5, 0);
+        put_int(t, 1, 6, rows);
+        put_int(t, 1, 6, size);
+        put_int(t, 1, 6, size);
+        put_int(t, 2, 6, begins[i]);
+        text_put(t, "\0\0", 2);
+        put_int(t, 1, 6, size);
+        put_int(t, 1, 6, rows);
+        text_putc(t, 0);
+    }
+    text_putc(t, 0);
+}
+
+/* Sparse on disk: the values are zeros that nothing writes. */
+static bool write_large(const char *path, int groups, int rows, int64_t value)
+{
+    FILE *f = fopen(path, "wb");
+    int64_t *begins = NEW(int64_t, groups + 1), at = 4;
+    bool ok = f && fwrite("PAR1", 1, 4, f) == 4;
+    for (int g = 0; g < groups; g++) {
+        begins[g] = at;
+        for (int r = 0; r < rows; r++) {
+            struct text t = {0};
+            put_page_header(&t, value + 4);
+            for (int i = 0; i < 4; i++)
+                text_putc(&t, (int)(value >> (8 * i) & 255));
+            ok = ok && fseek(f, (long)at, SEEK_SET) == 0 && fwrite(t.data, 1, t.len, f) == t.len;
+            at += (int64_t)t.len + value;
+            text_free(&t);
+        }
+    }
+    begins[groups] = at;
+    struct text t = {0};
+    put_footer(&t, groups, rows, begins);
+    size_t n = t.len;
+    for (int i = 0; i < 4; i++)
+        text_putc(&t, (int)(n >> (8 * i) & 255));
+    text_puts(&t, "PAR1");
+    ok = ok && fseek(f, (long)at, SEEK_SET) == 0 && fwrite(t.data, 1, t.len, f) == t.len && fclose(f) == 0;
+    text_free(&t);
+    free(begins);
+    return ok;
+}
+
+static void two_gigabytes(void)
+{
+    enum { GROUPS = 8, ROWS = 256, VALUE = 1 << 20 };
+    char path[] = "/tmp/handoff-parquet-XXXXXX";
+    struct mapped map;
+    struct parquet *p;
+    struct err e = {0};
+    struct rusage usage;
+    int fd = mkstemp(path), n = 0;
+    CHECK(fd >= 0);
+    close(fd);
+    if (!CHECK(write_large(path, GROUPS, ROWS, VALUE)) || map_open(&map, path, &e))
+        return;
+    CHECK(map.size > (size_t)2 << 30);
+    if (CHECK_MSG(parquet_open(&p, map.data, map.size, "large", true, &e) == 0, "%s", e.msg)) {
+        cJSON *row;
+        enum row_result rc;
+        while ((rc = parquet_next(p, &row, &e)) == ROW_OK) {
+            const void *bytes;
+            size_t size;
+            n += row_bytes(json_get(row, "image"), &bytes, &size) && size == VALUE;
+            cJSON_Delete(row);
+        }
+        CHECK_MSG(rc == ROW_END && n == GROUPS * ROWS, "%d rows: %s", n, e.msg);
+        parquet_close(p);
+    }
+    map_close(&map);
+    unlink(path);
+    getrusage(RUSAGE_SELF, &usage);
+#if !defined(__SANITIZE_ADDRESS__)
+    CHECK_MSG(usage.ru_maxrss < 300 * 1024, "%ld KiB", usage.ru_maxrss);
+#endif
+}
+
 int main(void)
 {
     RUN(zoo);
+    RUN(two_gigabytes);
     return test_report();
 }
