@@ -66,6 +66,9 @@ $(BUILD)/%.o: %.c
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/libhandoff.a
 	$(CC) $(ALLFLAGS) $^ $(LIBS) -o $@
 
+$(BUILD)/scripts/%: $(BUILD)/scripts/%.o $(BUILD)/libhandoff.a
+	$(CC) $(ALLFLAGS) $^ $(LIBS) -o $@
+
 test: $(BUILD)/handoff $(TESTS)                ## build and run all tests
 	@cp $(BUILD)/handoff handoff
 	@HANDOFF=$(BUILD)/handoff BUILD=$(BUILD) tests/run $(TESTS)

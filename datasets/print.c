@@ -55,5 +55,5 @@ void sample_print(const struct sample *s, struct text *t)
         text_puts(t, ", \"meta\": ");
         json_print(t, s->meta);
     }
-    text_puts(t, "}\n");
+    text_putc(t, '}');
 }

@@ -35,6 +35,9 @@ struct kernels {
     void (*axpy)(float *y, const float *x, float a, int n);                     /* y += a x, fused */
     /* y[i] += sum_j p[j] * rows[j * stride + i], i < n: as `count` calls of axpy in ascending j. */
     void (*weighted_sum)(float *y, const float *p, const float *rows, size_t stride, int count, int n);
+    /* M such sums over the same rows: y[m * y_stride + i] += sum_j p[m * p_stride + j] * rows[j * stride + i]. */
+    void (*weighted_sums)(float *y, size_t y_stride, const float *p, size_t p_stride, int M, const float *rows,
+                          size_t stride, int count, int n);
     /* y = x / sqrt(mean(x^2) + eps) * w; w NULL: without weight. Sum of squares as dot(x, x). */
     void (*rms_norm)(float *y, const float *x, const float *w, int n, float eps);
     void (*gelu_tanh_mul)(float *gate, const float *up, int n);                 /* gate = gelu_tanh(gate) * up */

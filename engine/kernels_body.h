@@ -150,6 +150,43 @@ static void weighted_sum(float *y, const float *p, const float *rows, size_t str
         axpy(y + i, rows + (size_t)j * stride + i, p[j], n - i);
 }
 
+/* m rows of y, n vectors wide, kept in registers over all summands; m and n are constants after inlining. */
+INLINE void weighted_tile(float *y, size_t y_stride, const float *p, size_t p_stride, const float *rows, size_t stride,
+                          int count, const int m, const int n)
+{
+    v16 sum[TILE_M * TILE_N], row[TILE_N];
+    for (int i = 0; i < m * n; i++)
+        sum[i] = v_load(y + (size_t)(i / n) * y_stride + i % n * 16);
+    for (int c = 0; c < count; c++, rows += stride) {
+        for (int j = 0; j < n; j++)
+            row[j] = v_load(rows + 16 * j);
+        for (int i = 0; i < m; i++) {
+            const v16 factor = v_set1(p[(size_t)i * p_stride + (size_t)c]);
+            for (int j = 0; j < n; j++)
+                sum[i * n + j] = v_fma(factor, row[j], sum[i * n + j]);
+        }
+    }
+    for (int i = 0; i < m * n; i++)
+        v_store(y + (size_t)(i / n) * y_stride + i % n * 16, sum[i]);
+}
+
+static void weighted_sums(float *y, size_t y_stride, const float *p, size_t p_stride, int M, const float *rows,
+                          size_t stride, int count, int n)
+{
+    int m = 0;
+    for (; m + TILE_M <= M; m += TILE_M, y += TILE_M * y_stride, p += TILE_M * p_stride) {
+        int i = 0;
+        for (; i + 16 * TILE_N <= n; i += 16 * TILE_N)
+            weighted_tile(y + i, y_stride, p, p_stride, rows + i, stride, count, TILE_M, TILE_N);
+        for (; i + 16 <= n; i += 16)
+            weighted_tile(y + i, y_stride, p, p_stride, rows + i, stride, count, TILE_M, 1);
+        for (int r = 0; i < n && r < TILE_M; r++)
+            weighted_sum(y + (size_t)r * y_stride + i, p + (size_t)r * p_stride, rows + i, stride, count, n - i);
+    }
+    for (; m < M; m++, y += y_stride, p += p_stride)
+        weighted_sum(y, p, rows, stride, count, n);
+}
+
 /* An m by n tile of outputs; all sums stay in registers over K. m, n and type are constants after inlining. */
 INLINE void gemm_tile(enum tensor_type type, const uint8_t *w, int K, const float *x, size_t x_stride, float *out,
                       size_t out_stride, const int m, const int n)
@@ -330,6 +367,7 @@ const struct kernels KERNELS = {
     .dot = dot,
     .axpy = axpy,
     .weighted_sum = weighted_sum,
+    .weighted_sums = weighted_sums,
     .rms_norm = rms_norm,
     .gelu_tanh_mul = gelu_tanh_mul,
     .silu = silu,

@@ -5,10 +5,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     ROWS = 32,          /* rows of a task */
-    KEYS = 128          /* keys that are met at once: with 64 channels they fit the first-level cache */
+    STRIP = 64          /* keys that a block meets at once: with 64 channels they stay in the first-level cache */
 };
 
 /* Everything that one pass needs; matrices are [n_rows, width]. */
@@ -23,10 +24,11 @@ struct pass {
     int n_blocks;
     float *x;                   /* [, hidden] the stream */
     float *h;                   /* [, hidden] */
-    float *q, *k, *values;      /* [, width] */
+    float *q, *k, *v_rows;      /* [, width] */
     float *gate, *up;           /* [, mlp_size] */
-    float *keys;                /* per picture and head: [n, head_dim] */
-    float *channels;            /* per picture and head: [head_dim, n], the values turned over */
+    int *first_strip;           /* [n_pictures]: strips of the pictures before; a picture has ceil(n / STRIP) a head */
+    float *keys;                /* per picture, head and strip: [head_dim, STRIP], zeros behind the last key */
+    float *values;              /* per picture and head: [n, head_dim] */
     float *pooled;
 };
 
@@ -90,6 +92,23 @@ static void rope_2d(const struct vision *v, const int32_t position[2], float *he
     }
 }
 
+static int strips_of(const struct pass *p, int picture)
+{
+    return (p->b->first_row[picture + 1] - p->b->first_row[picture] + STRIP - 1) / STRIP;
+}
+
+static float *strip_of(const struct pass *p, int picture, int head, int strip)
+{
+    size_t before = (size_t)p->first_strip[picture] * (size_t)p->v->n_heads + (size_t)(head * strips_of(p, picture) + strip);
+    return p->keys + before * STRIP * (size_t)p->v->head_dim;
+}
+
+static float *values_of(const struct pass *p, int picture, int head)
+{
+    size_t first = (size_t)p->b->first_row[picture], n = (size_t)p->b->first_row[picture + 1] - first;
+    return p->values + first * (size_t)p->width + (size_t)head * n * (size_t)p->v->head_dim;
+}
+
 /* Norm and rope of q, k, v per head; keys and values go where attention reads them. */
 static void prepare_heads(void *arg, int block)
 {
@@ -102,16 +121,14 @@ static void prepare_heads(void *arg, int block)
         for (int head = 0; head < v->n_heads; head++) {
             const int32_t *position = p->b->positions + 2 * r;
             size_t at = (size_t)r * (size_t)p->width + (size_t)(head * d);
-            size_t part = (size_t)first * (size_t)p->width + (size_t)head * (size_t)n * (size_t)d;
-            float *key = p->keys + part + (size_t)(r - first) * (size_t)d;
-            float *value = p->values + at, *channel = p->channels + part + (r - first);
+            float *key = p->k + at, *column = strip_of(p, picture, head, (r - first) / STRIP) + (r - first) % STRIP;
             k->rms_norm(p->q + at, p->q + at, p->layer->q_norm, d, v->eps);
             rope_2d(v, position, p->q + at);
-            k->rms_norm(key, p->k + at, p->layer->k_norm, d, v->eps);
+            k->rms_norm(key, key, p->layer->k_norm, d, v->eps);
             rope_2d(v, position, key);
-            k->rms_norm(value, value, NULL, d, v->eps);
             for (int i = 0; i < d; i++)
-                channel[(size_t)i * (size_t)n] = value[i];
+                column[i * STRIP] = key[i];
+            k->rms_norm(values_of(p, picture, head) + (size_t)(r - first) * (size_t)d, p->v_rows + at, NULL, d, v->eps);
         }
 }
 
@@ -121,18 +138,20 @@ static void attend(void *arg, int task)
     struct pass *p = arg;
     const struct kernels *k = p->c->k;
     int block = task / p->v->n_heads, head = task % p->v->n_heads, d = p->v->head_dim;
-    int picture = p->picture_of_block[block], row = p->row_of_block[block];
-    int first = p->b->first_row[picture], n = p->b->first_row[picture + 1] - first;
-    int m = first + n - row < ROWS ? first + n - row : ROWS;
-    size_t part = (size_t)first * (size_t)p->width + (size_t)head * (size_t)n * (size_t)d;
-    float *q = p->q + (size_t)row * (size_t)p->width + (size_t)(head * d);
-    float *scores = matrix(m, n);
-    for (int j = 0; j < n; j += KEYS)
-        k->gemm(TENSOR_F32, p->keys + part + (size_t)j * (size_t)d, n - j < KEYS ? n - j : KEYS, d, q, (size_t)p->width, m,
-                scores + j, (size_t)n);
-    for (int i = 0; i < m; i++)
-        k->softmax(scores + (size_t)i * (size_t)n, n);
-    k->gemm(TENSOR_F32, p->channels + part, d, n, scores, (size_t)n, m, q, (size_t)p->width);
+    int picture = p->picture_of_block[block], row = p->row_of_block[block], end = p->b->first_row[picture + 1];
+    int n = end - p->b->first_row[picture], m = end - row < ROWS ? end - row : ROWS, n_strips = strips_of(p, picture);
+    size_t stride = (size_t)n_strips * STRIP, width = (size_t)p->width;
+    float *q = p->q + (size_t)row * width + (size_t)(head * d), *values = values_of(p, picture, head);
+    float *scores = mem_alloc((size_t)m * stride, sizeof *scores);
+    for (int j = 0; j < n_strips; j++)
+        k->weighted_sums(scores + j * STRIP, stride, q, width, m, strip_of(p, picture, head, j), STRIP, d, STRIP);
+    for (int i = 0; i < m; i++) {
+        k->softmax(scores + (size_t)i * stride, n);
+        memset(q + (size_t)i * width, 0, (size_t)d * sizeof *q);
+    }
+    for (int j = 0; j < n; j += STRIP)
+        k->weighted_sums(q, width, scores + j, stride, m, values + (size_t)j * (size_t)d, (size_t)d,
+                         n - j < STRIP ? n - j : STRIP, d);
     free(scores);
 }
 
@@ -146,7 +165,7 @@ static void attention(struct pass *p)
     for_rows(p, norm_before_attention);
     linear_rows(p, &p->layer->q, p->h, p->q);
     linear_rows(p, &p->layer->k, p->h, p->k);
-    linear_rows(p, &p->layer->v, p->h, p->values);
+    linear_rows(p, &p->layer->v, p->h, p->v_rows);
     pool_run(p->c->pool, p->n_blocks, prepare_heads, p);
     pool_run(p->c->pool, p->n_blocks * p->v->n_heads, attend, p);
     linear_rows(p, &p->layer->o, p->q, p->h);
@@ -232,17 +251,22 @@ static void project(const struct vision *v, const struct compute *c, int n, cons
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 
-static void cut_into_blocks(struct pass *p)
+static void cut_pictures(struct pass *p)
 {
     const struct vision_batch *b = p->b;
-    int most = b->n_rows / ROWS + b->n_pictures;
+    int most = b->n_rows / ROWS + b->n_pictures, n_strips = 0;
     p->picture_of_block = NEW(int, most);
     p->row_of_block = NEW(int, most);
-    for (int i = 0; i < b->n_pictures; i++)
+    p->first_strip = NEW(int, b->n_pictures);
+    for (int i = 0; i < b->n_pictures; i++) {
+        p->first_strip[i] = n_strips;
+        n_strips += strips_of(p, i);
         for (int row = b->first_row[i]; row < b->first_row[i + 1]; row += ROWS) {
             p->picture_of_block[p->n_blocks] = i;
             p->row_of_block[p->n_blocks++] = row;
         }
+    }
+    p->keys = mem_alloc((size_t)n_strips * STRIP, (size_t)p->width * sizeof *p->keys);
 }
 
 void vision_tower(const struct vision *v, const struct compute *c, const struct vision_batch *b, float *pooled,
@@ -251,12 +275,12 @@ void vision_tower(const struct vision *v, const struct compute *c, const struct 
     struct pass p = {.v = v, .c = c, .b = b, .width = v->n_heads * v->head_dim, .pooled = pooled};
     p.x = matrix(b->n_rows, v->hidden);
     p.h = matrix(b->n_rows, v->hidden);
-    float **wide[] = {&p.q, &p.k, &p.values, &p.keys, &p.channels};
-    for (int i = 0; i < 5; i++)
+    float **wide[] = {&p.q, &p.k, &p.v_rows, &p.values};
+    for (int i = 0; i < 4; i++)
         *wide[i] = matrix(b->n_rows, p.width);
     p.gate = matrix(b->n_rows, v->mlp_size);
     p.up = matrix(b->n_rows, v->mlp_size);
-    cut_into_blocks(&p);
+    cut_pictures(&p);
     size_t patch_size = (size_t)v->grid.patch * (size_t)v->grid.patch * 3;
     for_rows(&p, scale_patches);
     linear(c, v->patch_proj, b->patches, patch_size, b->n_rows, p.x, (size_t)v->hidden);
@@ -270,8 +294,10 @@ void vision_tower(const struct vision *v, const struct compute *c, const struct 
     }
     pool_run(c->pool, b->n_pictures, pool_picture, &p);
     project(v, c, b->n_pooled, pooled, soft);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 4; i++)
         free(*wide[i]);
+    free(p.keys);
+    free(p.first_strip);
     free(p.x);
     free(p.h);
     free(p.gate);

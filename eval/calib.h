@@ -22,7 +22,7 @@ struct risk_choice {
     struct figure empirical_lowest;             /* observed error <= alpha; no guarantee */
     struct figure pointwise_cp_lowest;          /* p <= delta; not valid after searching a grid */
     struct figure ltt_bonferroni;               /* p <= delta / n_grid; valid (Learn then Test) */
-    struct figure ltt_fixed_sequence;           /* walk down from `start`, fixed beforehand, to the first p > delta; valid */
+    struct figure ltt_fixed_sequence;           /* walk down from `start`, set beforehand, to the first p > delta; valid */
     struct figure crc_joint;                    /* conformal risk control of "kept and wrong" at alpha */
 };
 struct risk_choice risk_choose(const struct ranking *r, const struct risk_point *table, size_t n_grid, double alpha,

@@ -177,7 +177,11 @@ static int inspect_data(const char *spec, bool json_lines, struct err *e)
     int got = 0;
     int64_t n = 0;
     struct text t = {0};
-    int failed = suite_add(&suite, spec, e) || dataset_open(&d, &suite.tasks[0], e);
+    int failed = suite_add(&suite, spec, e);
+    if (!failed) {
+        suite.tasks[0].split = json_lines ? "all" : NULL;       /* the listing leaves nothing out */
+        failed = dataset_open(&d, &suite.tasks[0], e);
+    }
     while (!failed && (got = dataset_next(d, &s, e)) > 0) {
         n++;
         if (!json_lines)

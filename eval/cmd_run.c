@@ -93,6 +93,8 @@ static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
         const char *root = a->data_root ? a->data_root : strcmp(a->suite, "mini") == 0 ? beside : NULL;
         int failed = suite_open(&o->suite, a->suite, root, e);
         free(beside);
+        if (!failed && o->suite.missing.len)
+            fputs(o->suite.missing.data, stderr);
         if (failed || (a->only && select_tasks(&o->suite, a->only, e)))
             return -1;
     }

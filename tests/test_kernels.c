@@ -148,6 +148,7 @@ static void row_kernel(const struct kernels *k, int which, float *y, const float
     case 6: k->softcap(y, n, 30); break;
     case 7: k->bf16_to_f32(y, a, n); break;
     case 8: k->weighted_sum(y, b, a, 7, 9, n > 100 ? n - 70 : n / 2); break;
+    case 9: k->weighted_sums(y, (size_t)(n + 3) / 4, b, 9, n % 5, a, 11, 9, (n + 3) / 4); break;
     default:
         memcpy(copy, a, (size_t)n * 4);
         k->rms_norm(copy, copy, b, n, 1e-6f);
@@ -159,8 +160,8 @@ static void row_bits(void)
 {
     float a[LONGEST], b[LONGEST], start[LONGEST], want[LONGEST], got[LONGEST];
     for (int round = 0; round < 4000; round++) {
-        const int which = round % 10, n = 1 + random_below(LONGEST);
-        const bool special = round % 20 >= 10;
+        const int which = round % 11, n = 1 + random_below(LONGEST);
+        const bool special = round % 22 >= 11;
         fill(a, LONGEST, special);
         fill(b, LONGEST, special);
         fill(start, LONGEST, special);

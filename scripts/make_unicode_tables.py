@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Writes eval/unicode_table.h from Python's unicodedata, so that graders agree with the Python harnesses.
+
+    python3 scripts/make_unicode_tables.py > eval/unicode_table.h
+
+Ranges are [first, last]. Decompositions leave out Hangul syllables (they follow a formula) and, to stay small, CJK
+compatibility ideographs and Arabic presentation forms.
+"""
+import re
+import sys
+import unicodedata
+
+NOT_DECOMPOSED = ((0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F), (0xFB50, 0xFDFF), (0xFE70, 0xFEFF))
+EVERY = [c for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
+
+
+def print_list(kind, name, items, comment):
+    print(f"/* {comment} */\nstatic const {kind} {name}[] = {{")
+    line = "   "
+    for item in items:
+        if len(line) + len(item) + 2 > 118:
+            print(line)
+            line = "   "
+        line += " " + item + ","
+    print(line + "\n};\n")
+
+
+def ranges(belongs):
+    found = []
+    for c in EVERY:
+        if belongs(chr(c)):
+            if found and found[-1][1] == c - 1:
+                found[-1][1] = c
+            else:
+                found.append([c, c])
+    return found
+
+
+def print_ranges(name, belongs, comment):
+    print_list("struct unicode_range", name, ["{0x%X,0x%X}" % tuple(r) for r in ranges(belongs)], comment)
+
+
+def print_lower():
+    """Runs of letters whose lower case lies at a fixed distance; step 2: every other letter is a capital."""
+    pairs = [(c, ord(chr(c).lower())) for c in EVERY if chr(c).lower() != chr(c) and len(chr(c).lower()) == 1]
+    runs = []
+    for c, low in pairs:
+        if runs:
+            first, last, step, delta = runs[-1]
+            gap = c - last
+            if low - c == delta and gap in (1, 2) and (first == last or gap == step):
+                runs[-1] = (first, c, gap, delta)
+                continue
+        runs.append((c, c, 1, low - c))
+    print_list("struct unicode_lower", "unicode_lower", ["{0x%X,0x%X,%d,%d}" % (f, l, s, d) for f, l, s, d in runs],
+               "first, last, step, what to add")
+
+
+def print_decompositions():
+    keys, starts, pool = [], [], []
+    for c in EVERY:
+        full = unicodedata.normalize("NFKD", chr(c))
+        if full == chr(c) or any(first <= c <= last for first, last in NOT_DECOMPOSED):
+            continue
+        units = full.encode("utf-16-le")
+        keys.append("0x%X" % c)
+        starts.append(str(len(pool)))
+        pool += ["0x%X" % (units[i] | units[i + 1] << 8) for i in range(0, len(units), 2)]
+    starts.append(str(len(pool)))
+    print_list("uint32_t", "unicode_nfkd_key", keys, "characters that compatibility decomposition changes")
+    print_list("uint16_t", "unicode_nfkd_start", starts, "where the decomposition of a key starts in the pool")
+    print_list("uint16_t", "unicode_nfkd_pool", pool, "UTF-16")
+
+
+def print_numbers(name, number, comment):
+    runs = []
+    for c in EVERY:
+        k = number(chr(c))
+        if not k:
+            continue
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == k:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, k])
+    print_list("struct unicode_number", name, ["{0x%X,0x%X,%d}" % tuple(r) for r in runs], comment)
+
+
+print(f"""/* unicode_table.h - facts of Unicode {unicodedata.unidata_version}, written by scripts/make_unicode_tables.py:
+ * do not edit. For eval/unicode.c only. */
+#ifndef HANDOFF_UNICODE_TABLE_H
+#define HANDOFF_UNICODE_TABLE_H
+
+#include <stdint.h>
+
+struct unicode_range {{ uint32_t first, last; }};
+struct unicode_lower {{ uint32_t first, last, step; int32_t add; }};
+struct unicode_number {{ uint32_t first, last; uint8_t value; }};
+""")
+word = re.compile(r"\w")
+print_ranges("unicode_word", lambda c: word.match(c), r"what Python's \w matches")
+print_ranges("unicode_mark", lambda c: unicodedata.category(c) == "Mn", "non-spacing marks (Mn)")
+print_ranges("unicode_symbol", lambda c: unicodedata.category(c)[0] in "MSP",
+             "marks, symbols and punctuation (M*, S*, P*)")
+print_list("uint32_t", "unicode_zero", ["0x%X" % c for c in EVERY if unicodedata.decimal(chr(c), -1) == 0],
+           "the zeros of all decimal digits (Nd); the digits 1 to 9 follow each")
+print_lower()
+print_numbers("unicode_class", unicodedata.combining, "canonical combining classes other than 0")
+print_numbers("unicode_longer", lambda c: len(c.upper()) - 1, "how many characters str.upper() adds")
+print_decompositions()
+print("#endif")
