@@ -410,12 +410,10 @@ static void attend(void *arg, int i)
     kernels->gemm(TENSOR_F32, k + (size_t)slot * (size_t)d, run, d, q, (size_t)d, group, scores, (size_t)n);
     kernels->gemm(TENSOR_F32, k, n - run, d, q, (size_t)d, group, scores + run, (size_t)n);
     memset(out, 0, (size_t)(group * d) * sizeof *out);
-    for (int h = 0; h < group; h++) {
-        float *s = scores + (size_t)h * (size_t)n, *y = out + (size_t)h * (size_t)d;
-        kernels->softmax(s, n);
-        kernels->weighted_sum(y, s, v + (size_t)slot * (size_t)d, (size_t)d, run, d);
-        kernels->weighted_sum(y, s + run, v, (size_t)d, n - run, d);
-    }
+    for (int h = 0; h < group; h++)
+        kernels->softmax(scores + (size_t)h * (size_t)n, n);
+    kernels->weighted_sums(out, (size_t)d, scores, (size_t)n, group, v + (size_t)slot * (size_t)d, (size_t)d, run, d);
+    kernels->weighted_sums(out, (size_t)d, scores + run, (size_t)n, group, v, (size_t)d, n - run, d);
     free(scores);
 }
 

@@ -38,7 +38,7 @@ expect_caught() {
 
 if mutant control decoder.c ''; then passed=$((passed + 1)); else echo "FAIL control"; cat "$work/log"; failed=1; fi
 expect_caught "scores scaled by 1/sqrt(d)" decoder.c \
-    's/kernels->softmax\(s, n\);/scale(s, n, 1 \/ sqrtf((float)d)); &/'
+    's/kernels->softmax\((scores [^,]*), n\);/{ scale(\1, n, 1 \/ sqrtf((float)d)); & }/'
 expect_caught "norm weight as 1 + w" decoder.c \
     's/l->d->owned\[l->d->n_owned\+\+\] = v;/for (int64_t i = 0; n > 1 \&\& i < n; i++) v[i] += 1;/'
 expect_caught "window one too wide" decoder.c 's/position - kind->window \+ 1/position - kind->window/'
