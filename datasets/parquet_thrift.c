@@ -81,6 +81,15 @@ static void pass_struct(struct thrift *t, int depth)
         pass(t, type, depth + 1);
 }
 
+/* In a list or map a boolean takes a byte, in a struct it is its field's type. */
+static void pass_element(struct thrift *t, int type, int depth)
+{
+    if (type == T_TRUE || type == T_FALSE)
+        take_byte(t);
+    else
+        pass(t, type, depth);
+}
+
 static void pass(struct thrift *t, int type, int depth)
 {
     if (t->bad || depth > DEPTH_MAX) {
@@ -96,13 +105,15 @@ static void pass(struct thrift *t, int type, int depth)
     } else if (type == T_LIST || type == T_SET) {
         int element;
         for (size_t n = take_list(t, &element); n && !t->bad; n--)
-            element == T_TRUE || element == T_FALSE ? (void)take_byte(t) : pass(t, element, depth + 1);
+            pass_element(t, element, depth + 1);
     } else if (type == T_MAP) {
         uint64_t n = take_varint(t);
         int types = n ? take_byte(t) : 0;
+        if (n > (uint64_t)(t->end - t->p))      /* each pair takes two bytes at least */
+            t->bad = true;
         for (; n && !t->bad; n--) {
-            pass(t, types >> 4, depth + 1);
-            pass(t, types & 15, depth + 1);
+            pass_element(t, types >> 4, depth + 1);
+            pass_element(t, types & 15, depth + 1);
         }
     } else if (type == T_STRUCT) {
         pass_struct(t, depth);
