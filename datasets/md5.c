@@ -3,10 +3,9 @@
 #include "datasets/reader.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-static void block(uint32_t h[4], const uint8_t *p)
+static void block(uint32_t h[4], const uint32_t k[64], const uint8_t *p)
 {
     static const uint8_t turns[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
     uint32_t a = h[0], b = h[1], c = h[2], d = h[3], m[16];
@@ -14,9 +13,8 @@ static void block(uint32_t h[4], const uint8_t *p)
         m[i] = (uint32_t)p[4 * i + 3] << 24 | (uint32_t)p[4 * i + 2] << 16 | (uint32_t)p[4 * i + 1] << 8 | p[4 * i];
     for (int i = 0; i < 64; i++) {
         uint32_t f = i < 16 ? (b & c) | (~b & d) : i < 32 ? (d & b) | (~d & c) : i < 48 ? b ^ c ^ d : c ^ (b | ~d);
-        int k = i < 16 ? i : i < 32 ? (5 * i + 1) % 16 : i < 48 ? (3 * i + 5) % 16 : 7 * i % 16;
-        /* the constants are defined as floor(2^32 |sin(i + 1)|) */
-        uint32_t sum = a + f + m[k] + (uint32_t)floor(4294967296.0 * fabs(sin(i + 1.0)));
+        int word = i < 16 ? i : i < 32 ? (5 * i + 1) % 16 : i < 48 ? (3 * i + 5) % 16 : 7 * i % 16;
+        uint32_t sum = a + f + m[word] + k[i];
         int turn = turns[i / 16][i % 4];
         a = d;
         d = c;
@@ -32,6 +30,8 @@ static void block(uint32_t h[4], const uint8_t *p)
 void md5_init(struct md5 *s)
 {
     *s = (struct md5){.h = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476}};
+    for (int i = 0; i < 64; i++)
+        s->k[i] = (uint32_t)floor(4294967296.0 * fabs(sin(i + 1.0)));       /* as the standard defines them */
 }
 
 void md5_update(struct md5 *s, const void *data, size_t n)
@@ -46,7 +46,7 @@ void md5_update(struct md5 *s, const void *data, size_t n)
         n -= take;
         have = (have + take) % 64;
         if (have == 0)
-            block(s->h, s->block);
+            block(s->h, s->k, s->block);
     }
 }
 

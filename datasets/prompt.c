@@ -165,8 +165,6 @@ static int read_examples(struct dataset *d, struct err *e)
 {
     struct sample s;
     int got, rc = 0;
-    if (!d->format->shot_split)
-        return err_set(e, EXIT_USAGE, "%s: this set has no examples for the prompt (shots)", d->spec.task);
     if (open_shot_set(d, e))
         return -1;
     while (!rc && (got = dataset_next(d->shot_set, &s, e)) != 0) {
@@ -190,6 +188,10 @@ int dataset_prepare_prompts(struct dataset *d, struct err *e)
     bool asked = d->spec.shots >= 0;
     if (!asked)
         d->spec.shots = d->format->shots;
+    if (!d->format->shot_split && d->spec.shots > 0) {
+        dataset_warn(d, "this set has no examples for the prompt; asked without");
+        d->spec.shots = 0;
+    }
     bool own_template = d->spec.prompt != NULL;
     if (!own_template)
         d->spec.prompt = d->spec.shots > 0 ? "harness" : d->format->prompt;
