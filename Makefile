@@ -85,6 +85,8 @@ bench: handoff                                 ## timings (never part of the tes
 install: handoff                               ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 handoff $(DESTDIR)$(PREFIX)/bin/handoff
+	install -d $(DESTDIR)$(PREFIX)/share/handoff/datasets
+	cp -r datasets/mini $(DESTDIR)$(PREFIX)/share/handoff/datasets/
 
 clean:                                         ## remove what was built
 	rm -rf $(BUILD) $(BUILD)-sanitize handoff

@@ -119,19 +119,20 @@ int cli_print(const struct text *t, struct err *e)
     return fflush(stdout) ? err_machine(e, "standard output cannot be written") : 0;
 }
 
-const char *cli_program_dir(void)
+char *cli_shipped(const char *name)
 {
-    static char dir[4096];
-    if (dir[0])
-        return dir;
-    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
-    if (n <= 0) {
-        strcpy(dir, ".");
-        return dir;
+    static const char *const places[] = {"", "../", "../share/handoff/"};
+    char program[4096] = ".";
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n > 0)
+        program[n] = '\0';
+    int dir = (int)(path_base(program) - program);
+    struct text path = {0};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        text_clear(&path);
+        text_printf(&path, "%.*s%s%s", dir, program, places[i], name);
+        if (file_exists(path.data))
+            break;
     }
-    dir[n] = '\0';
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        *slash = '\0';
-    return dir;
+    return text_take(&path);
 }

@@ -45,8 +45,9 @@ int cli_end(int stop, const struct err *e);
 int cli_fail(const struct err *e);
 /* Everything in `t` to standard output; -1 if that fails (a full disk, a closed pipe). */
 int cli_print(const struct text *t, struct err *e);
-/* The folder of the running program: what ships with it (the embedded hold-outs) lies beside it. */
-const char *cli_program_dir(void);
+/* Path of what ships with the program ("datasets/mini"): beside it, in the folder above (an unfinished build), or
+ * installed under share/handoff. The caller frees it. */
+char *cli_shipped(const char *name);
 
 /* The verbs. argv[0] is the verb's name; each returns an exit status. */
 int cmd_run(int argc, char **argv);

@@ -89,10 +89,10 @@ static int select_tasks(struct suite *s, const char *only, struct err *e)
 static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
 {
     if (a->suite) {
-        char *beside = path_join(cli_program_dir(), "datasets/mini");
-        const char *root = a->data_root ? a->data_root : strcmp(a->suite, "mini") == 0 ? beside : NULL;
+        char *shipped = cli_shipped("datasets/mini");
+        const char *root = a->data_root ? a->data_root : strcmp(a->suite, "mini") == 0 ? shipped : NULL;
         int failed = suite_open(&o->suite, a->suite, root, e);
-        free(beside);
+        free(shipped);
         if (!failed && o->suite.missing.len)
             fputs(o->suite.missing.data, stderr);
         if (failed || (a->only && select_tasks(&o->suite, a->only, e)))

@@ -10,7 +10,7 @@ for verb in $verbs; do
     check "$verb refuses an unknown option" fails 2 "unknown option" "$handoff" "$verb" --no-such-option
 done
 check "unknown verb" fails 2 "unknown verb" "$handoff" frobnicate
-check "no model" fails 3 "no such file" "$handoff" generate --model "$scratch/none" --prompt x
+check "no model" fails 3 "a checkpoint folder" "$handoff" generate --model "$scratch/none" --prompt x
 check "two prompts" fails 2 "one of --prompt" "$handoff" generate --model $mini/checkpoint --prompt x --tokens 1
 
 answer() { "$handoff" generate --model $mini/checkpoint --json "$@"; }
