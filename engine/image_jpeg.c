@@ -72,14 +72,13 @@ static int mul255(int a, int b)
     return ((t >> 8) + t) >> 8;
 }
 
-/* CMYK as Adobe stores it, inverted, to RGB by Pillow's formula: (255 - K) minus its share of C, M, Y. */
+/* CMYK as Adobe stores it, inverted, to RGB: each colour times K. Pillow's formula on the values turned back,
+ * (255 - K) - C (255 - K) / 255, comes to the same for all of them. */
 static void inverted_cmyk_to_rgb(const uint8_t *in, int n, uint8_t *rgb)
 {
     for (int i = 0; i < n; i++, in += 4)
-        for (int c = 0; c < 3; c++) {
-            int white = in[3];
-            *rgb++ = (uint8_t)(white - mul255(255 - in[c], white));
-        }
+        for (int c = 0; c < 3; c++)
+            *rgb++ = (uint8_t)mul255(in[c], in[3]);
 }
 
 static void grey_to_rgb(const uint8_t *in, int n, uint8_t *rgb)
