@@ -86,7 +86,6 @@ static int make_auroc(struct work *w, struct err *e)
     const struct auroc_options o = {.published = published, .no_published = no_published};
     w->auroc.definitions = inputs_definitions(&in);
     w->auroc.definitions.threshold = threshold;
-    w->auroc.definitions.resamples = resamples;
     w->auroc.definitions.seed = seed;
     w->auroc.runs = runs;
     for (int i = 0; i < w->n_runs; i++, w->auroc.n_runs++)

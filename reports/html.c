@@ -122,10 +122,11 @@ static void put_separation(const struct report_input *in, struct text *out)
     const struct auroc_run *run = &in->auroc->runs[0];
     const struct auroc_result first = {in->auroc->definitions, 1, 0, run, NULL, NULL};
     text_puts(out, "<section id=\"separation\"><h2>Does confidence tell right from wrong?</h2>\n");
+    text_puts(out, "<div class=\"pair\"><div>");
     report_auroc(&first, FORMAT_HTML, false, out);
-    text_puts(out, "<figure class=\"wide\">");
+    text_puts(out, "</div><figure class=\"wide\">");
     plot_forest(out, false, run);
-    text_puts(out, "</figure>\n");
+    text_puts(out, "</figure></div>\n");
     open_plots(out, "ROC curves", "Flag the least confident answers first: what share of the wrong ones is caught, for "
                "what share of the right ones?");
     for (int i = 0; i < in->n_plots; i++) {
@@ -166,7 +167,14 @@ static void put_handoff(const struct report_input *in, struct text *out)
     text_puts(out, "</details>\n");
     if (in->calibrate) {
         text_puts(out, "<h3>Thresholds</h3>\n");
-        report_calibrate(in->calibrate, FORMAT_HTML, false, out);
+        struct calibrate_result first = *in->calibrate;
+        first.n_quants = 1;
+        report_calibrate(&first, FORMAT_HTML, false, out);
+        if (in->calibrate->n_quants > 1) {
+            text_puts(out, "<details><summary>Every quant, and what the first one's thresholds do on it</summary>\n");
+            report_calibrate(in->calibrate, FORMAT_HTML, true, out);
+            text_puts(out, "</details>\n");
+        }
     }
     text_puts(out, "</section>\n");
 }
@@ -231,7 +239,7 @@ static void put_stamps(const struct report_input *in, struct text *out)
 
 static void put_decisions(const struct report_input *in, struct text *out)
 {
-    const struct definitions *d = &in->auroc->definitions;
+    const struct definitions *d = in->curves ? &in->curves[0].definitions : &in->auroc->definitions;
     int n;
     const char *const *lines = report_decisions(&n);
     text_puts(out, "<section id=\"decisions\"><h2>What was decided, and what was run</h2>\n<ul>");

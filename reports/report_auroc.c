@@ -106,10 +106,8 @@ static void json_run(struct json_out *j, const struct auroc_run *run, bool boots
     json_figure(j, "confidence", run->mean_confidence);
     json_figure(j, "entropy", run->mean_entropy);
     json_integer(j, "tasks", run->n_mean);
-    if (bootstrap) {
-        json_interval(j, "confidence_bootstrap95", run->mean_confidence_ci95);
-        json_interval(j, "entropy_bootstrap95", run->mean_entropy_ci95);
-    }
+    json_interval(j, "confidence_ci95", run->mean_confidence_ci95);
+    json_interval(j, "entropy_ci95", run->mean_entropy_ci95);
     json_close(j, '}');
 }
 
@@ -279,9 +277,8 @@ static void put_definitions(struct text *notes, const struct auroc_result *r, co
                          "interval, + ours is higher, - ours is lower.\n");
     if (run->n_mean < run->n_tasks)
         text_printf(notes, "Mean: over the %d hold-outs where both are defined.\n", run->n_mean);
-    if (d->resamples && run->mean_confidence_ci95.why == NULL)
-        text_printf(notes, "Mean's interval: %" PRId64 " bootstrap resamples of whole groups, seed %" PRId64 ".\n",
-                    d->resamples, d->seed);
+    if (run->n_mean > 1)
+        text_puts(notes, "Mean's interval: the hold-outs' samples are independent of each other.\n");
     put_alarms(notes, run);
 }
 

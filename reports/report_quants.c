@@ -52,34 +52,37 @@ static void within_cell(struct table *t, const struct curve_task *c)
         table_number(t, c->within_1pt.value, "0%");
 }
 
+static void fill_by_quant(struct table *t, const struct report_input *in, bool within)
+{
+    table_column(t, "hold-out", "task", ALIGN_LEFT);
+    for (int r = 0; r < in->n_runs; r++) {
+        const char *name = in->runs[r];
+        table_column(t, name, within ? arena_printf(&t->arena, "%s_within_1pt", name) :
+                              arena_printf(&t->arena, "%s,%s_lo,%s_hi", name, name, name),
+                     within ? ALIGN_RIGHT : ALIGN_LEFT);
+    }
+    for (int i = 0; i < in->curves[0].n_tasks; i++) {
+        const char *task = in->curves[0].tasks[i].task;
+        table_text(t, task);
+        for (int r = 0; r < in->n_runs; r++)
+            (within ? within_cell : match_cell)(t, find_curve(&in->curves[r], task));
+    }
+}
+
 void report_match_by_quant(const struct report_input *in, enum report_format format, struct text *out)
 {
     struct table t = {0};
     if (!in->curves)
         return;
     t.title = arena_printf(&t.arena, "Share to hand off to match %s", in->curves[0].target);
-    table_column(&t, "hold-out", "task", ALIGN_LEFT);
-    for (int r = 0; r < in->n_runs; r++) {
-        struct text csv = {0};
-        text_printf(&csv, "%s,%s_lo,%s_hi", in->runs[r], in->runs[r], in->runs[r]);
-        table_column(&t, in->runs[r], arena_strndup(&t.arena, csv.data, csv.len), ALIGN_LEFT);
-        table_column(&t, "-1 pt", arena_printf(&t.arena, "%s_within_1pt", in->runs[r]), ALIGN_RIGHT);
-        text_free(&csv);
-    }
-    for (int i = 0; i < in->curves[0].n_tasks; i++) {
-        const char *task = in->curves[0].tasks[i].task;
-        table_text(&t, task);
-        for (int r = 0; r < in->n_runs; r++) {
-            const struct curve_task *c = find_curve(&in->curves[r], task);
-            match_cell(&t, c);
-            within_cell(&t, c);
-        }
-    }
+    fill_by_quant(&t, in, false);
     text_printf(&t.notes, "Smallest share of the least confident queries that has to be answered by %s, with its 95%% "
-                "bootstrap interval; -1 pt: within one point. In-sample: found and counted on the same samples.\n",
-                in->curves[0].reference);
-    text_puts(&t.notes, "The exact match is the first passage of a noisy curve: read the interval, and the one-point "
-                        "figure, before the number.\n");
+                "bootstrap interval. In-sample: found and counted on the same samples.\n", in->curves[0].reference);
+    text_puts(&t.notes, "The exact match is the first passage of a noisy curve: read the interval before the number; "
+                        "the share that comes within one point is steadier.\n");
+    table_print(&t, format, out);
+    t.title = arena_printf(&t.arena, "Share to hand off to come within one point of %s", in->curves[0].target);
+    fill_by_quant(&t, in, true);
     table_print(&t, format, out);
 }
 

@@ -63,7 +63,7 @@ double plot_y(const struct plot *p, double y)
 void plot_open(struct plot *p, const char *title, const char *description)
 {
     p->left = p->left > 0 ? p->left : 42;
-    p->right = p->right > 0 ? p->right : 10;
+    p->right = p->right > 0 ? p->right : 18;
     p->top = p->top > 0 ? p->top : 28;
     p->bottom = p->bottom > 0 ? p->bottom : 36;
     text_printf(p->out, "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 %.0f %.0f\"", p->width, p->height);
@@ -186,9 +186,9 @@ void plot_legend(struct plot *p, const char *const (*entries)[2], int n)
     double x = p->left;
     for (int i = 0; i < n; i++) {
         text_printf(p->out, "<line class=\"line %s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", entries[i][0],
-                    x, p->top - 6, x + 16, p->top - 6);
-        plot_text(p, "tick", x + 20, p->top - 2.5, "start", entries[i][1]);
-        x += 34 + 5.6 * text_width(entries[i][1]);
+                    x, p->top - 10, x + 13, p->top - 10);
+        plot_text(p, "tick", x + 16, p->top - 6.5, "start", entries[i][1]);
+        x += 25 + 5.4 * text_width(entries[i][1]);
     }
 }
 
