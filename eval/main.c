@@ -21,6 +21,7 @@ static const struct verb {
     {"curve", cmd_curve, "what quality comes back for what share of handed-off queries"},
     {"calibrate", cmd_calibrate, "thresholds for each quant, bound to its checkpoint"},
     {"compare", cmd_compare, "did a new quant or build make it worse? (exit status 1 if so)"},
+    {"plan", cmd_plan, "how many samples a question needs"},
     {"report", cmd_report, "all of it as one page, with tables and pictures beside it"},
 };
 

@@ -198,6 +198,21 @@ struct compare_result {
     const struct compare_task *tasks;
 };
 
+/* ---- plan ------------------------------------------------------------------------------------------------------- */
+
+/* Counts are whole numbers as doubles; NaN: no number of samples answers the question. */
+struct plan_task {
+    const char *task;
+    int64_t n;                          /* there are now */
+    double auroc, wrong_rate, correlation, discordant, ms;
+    double n_half_width, n_auroc_difference, n_accuracy;
+};
+struct plan_result {
+    double difference, accuracy_difference, half_width, alpha, power;
+    int n_tasks;
+    const struct plan_task *tasks;
+};
+
 /* ---- report ----------------------------------------------------------------------------------------------------- */
 
 struct xy { double x, y; };

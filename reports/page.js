@@ -5,7 +5,7 @@
   const $ = id => document.getElementById(id);
   const ROW = 34, VERDICTS = ["right", "wrong", "unparsed", "refused", "truncated", "absent"];
   /* A sample: [id, task, question, gold, group, media index or -1, media name, [per run: output, confidence, entropy, verdict]] */
-  const S = data.samples, list = $("list"), space = $("space");
+  const S = data.samples, list = $("list"), space = $("space"), heads = document.querySelector(".heads");
   let run = 0, shown = [], sort = {key: null, up: true}, current = -1;
   const answer = s => s[7][run];
   const value = {
@@ -60,6 +60,7 @@
   }
 
   function draw() {
+    heads.style.paddingRight = 12 + list.offsetWidth - list.clientWidth + "px";    /* the scroll bar's width */
     const from = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
     const to = Math.min(shown.length, from + Math.ceil(list.clientHeight / ROW) + 10);
     const rows = document.createDocumentFragment();
