@@ -222,13 +222,13 @@ static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
     const cJSON *group = json_get(row, "group"), *subject = first_of(row, "subject", "category", NULL);
     s->group = scalar_text(d, group) ? scalar_text(d, group) : "";
     s->subject = scalar_text(d, subject) ? scalar_text(d, subject) : "";
-    if (add_files(d, s, MODALITY_IMAGE, "image", "images", e) || add_files(d, s, MODALITY_AUDIO, "audio", "audios", e))
-        return ROW_REFUSED;
     const cJSON *options = unfold(d, "choices", first_of(row, "choices", "options", NULL));
     if (!options)
         options = lettered(d);
     const cJSON *answer = unfold(d, "answers", first_of(row, "answer", "answers", "answerKey"));
-    if (take_type(d, options, s->modality == MODALITY_AUDIO, answer, e))
+    if (take_type(d, options, first_of(row, "audio", "audios", NULL) != NULL, answer, e))
+        return ROW_REFUSED;
+    if (add_files(d, s, MODALITY_IMAGE, "image", "images", e) || add_files(d, s, MODALITY_AUDIO, "audio", "audios", e))
         return ROW_REFUSED;
     s->type = ((struct own *)d->state)->type;
     if (!s->question && !s->n_media && !d->dry)
@@ -280,6 +280,8 @@ static int find(struct dataset *d, struct err *e)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (own->typed && types[i].type == own->type && !d->spec.grader)
             d->spec.grader = types[i].grader;
+    if (!d->spec.grader)
+        d->spec.grader = "text";
     if (!d->spec.prompt && own->typed)
         d->spec.prompt = own->type == ANSWER_CHOICE ? "{question}\n\n{options}\n\nAnswer with {labels} only." :
                          own->type == ANSWER_SPEECH ? format_librispeech.prompt : "{question}";

@@ -1,0 +1,137 @@
+/* A user's own questions: columns, inferred types, media by path, what is refused. */
+#define _GNU_SOURCE
+#include "datasets/datasets.h"
+#include "tests/test.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/handoff-own-XXXXXX";
+
+static const char *at(const char *name)
+{
+    static char path[2][128];
+    static int turn;
+    turn ^= 1;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
+    return path[turn];
+}
+
+static void put(const char *name, const char *text)
+{
+    struct err e = {0};
+    CHECK_MSG(file_write_atomic(at(name), text, strlen(text), &e) == 0, "%s", e.msg);
+}
+
+static struct dataset *open_file(const char *name, struct err *e)
+{
+    struct task_spec spec = {.task = "mine", .format = "jsonl", .path = at(name), .shots = -1};
+    struct dataset *d = NULL;
+    CHECK_MSG(dataset_open(&d, &spec, e) == 0, "%s", e->msg);
+    return d;
+}
+
+static void csv(void)
+{
+    struct err e = {0};
+    struct sample s;
+    put("q.csv", "id,question,A,B,C,answer,subject\n"
+                 "1,\"Which, then?\",one,\"t\"\"wo\",three,B,odd\n"
+                 "2,Two options,yes,no,,no,\n"
+                 "3,No such answer,yes,no,,Z,\n");
+    struct dataset *d = open_file("q.csv", &e);
+    if (!d)
+        return;
+    CHECK(dataset_count(d) == 2);
+    CHECK_STR(dataset_spec(d)->grader, "choice");
+    CHECK(dataset_next(d, &s, &e) == 1);
+    CHECK_STR(s.id, "1");
+    CHECK_STR(s.choices[1], "t\"wo");
+    CHECK(s.n_choices == 3 && s.answer_index == 1);
+    CHECK_STR(s.subject, "odd");
+    struct text t = {0};
+    CHECK(dataset_prompt_text(d, &s, &t, &e) == 0);
+    CHECK_STR(t.data, "Which, then?\n\nA. one\nB. t\"wo\nC. three\n\nAnswer with A, B or C only.");
+    text_free(&t);
+    CHECK(dataset_next(d, &s, &e) == 1);
+    CHECK(s.n_choices == 2);
+    CHECK_STR(s.answers[0], "B");
+    CHECK(dataset_next(d, &s, &e) == 0);
+    CHECK(dataset_skipped(d) == 1 && strstr(dataset_notes(d), "q.csv:4") && strstr(dataset_notes(d), "E_LABEL"));
+    dataset_close(d);
+}
+
+static void inferred_types(void)
+{
+    static const struct { const char *line, *grader; enum answer_type type; } cases[] = {
+        {"{\"question\":\"1+1\",\"answer\":2}", "number", ANSWER_NUMBER},
+        {"{\"question\":\"Name it\",\"answers\":[\"a\",\"b\"]}", "text", ANSWER_TEXT},
+        {"{\"question\":\"Name it\",\"answer\":\"a\",\"type\":\"vqa_anls\"}", "anls", ANSWER_ANLS},
+        {"{\"question\":\"?\",\"options\":[\"a\",\"b\"],\"answer\":1}", "choice", ANSWER_CHOICE},
+        {"{\"question\":\"?\",\"choices\":\"[\\\"a\\\",\\\"b\\\"]\",\"answer\":\"a\"}", "choice", ANSWER_CHOICE},
+        {"{\"audio\":\"s.wav\",\"answer\":\"hello\"}", "speech", ANSWER_SPEECH},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err e = {0};
+        struct sample s;
+        put("one.jsonl", cases[i].line);
+        struct dataset *d = open_file("one.jsonl", &e);
+        if (!d)
+            continue;
+        CHECK_STR(dataset_spec(d)->grader, cases[i].grader);
+        if (cases[i].type != ANSWER_SPEECH) {
+            CHECK_MSG(dataset_next(d, &s, &e) == 1 && s.type == cases[i].type, "case %zu: %s", i, dataset_notes(d));
+            CHECK_STR(s.id, "mine/0");
+        }
+        dataset_close(d);
+    }
+}
+
+static void media_by_path(void)
+{
+    struct err e = {0};
+    struct sample s;
+    struct text png = {0};
+    CHECK_MSG(file_read("datasets/mini/docvqa/documents/0000.png", 1 << 20, &png, &e) == 0, "%s", e.msg);
+    mkdir(at("img"), 0700);
+    CHECK(file_write_atomic(at("img/a.png"), png.data, png.len, &e) == 0);
+    put("v.jsonl", "{\"id\":\"ok\",\"question\":\"?\",\"image\":\"img/a.png\",\"answer\":\"x\"}\n"
+                   "{\"id\":\"two\",\"question\":\"?\",\"images\":[\"img/a.png\",\"./img/a.png\"],\"answer\":\"x\"}\n"
+                   "{\"id\":\"out\",\"question\":\"?\",\"image\":\"../a.png\",\"answer\":\"x\"}\n"
+                   "{\"id\":\"gone\",\"question\":\"?\",\"image\":\"img/b.png\",\"answer\":\"x\"}\n"
+                   "{\"id\":\"ok\",\"question\":\"?\",\"answer\":\"x\"}\n");
+    for (int folder = 0; folder < 2; folder++) {        /* the file itself, and the folder it lies in */
+        struct task_spec spec = {.task = "mine", .format = "jsonl", .path = folder ? dir : at("v.jsonl"), .shots = -1};
+        struct dataset *d;
+        if (folder) {
+            unlink(at("q.csv"));
+            unlink(at("one.jsonl"));
+        }
+        if (!CHECK_MSG(dataset_open(&d, &spec, &e) == 0, "%s", e.msg))
+            continue;
+        CHECK(dataset_next(d, &s, &e) == 1 && s.n_media == 1 && s.modality == MODALITY_IMAGE);
+        CHECK(s.media[0].n_bytes == png.len && memcmp(s.media[0].bytes, png.data, png.len) == 0);
+        CHECK(dataset_next(d, &s, &e) == 1 && s.n_media == 2);
+        CHECK(dataset_next(d, &s, &e) == 0);
+        const char *notes = dataset_notes(d);
+        CHECK_MSG(dataset_skipped(d) == 3 && strstr(notes, "E_PATH") && strstr(notes, "E_MISSING_MEDIA") &&
+                  strstr(notes, "E_DUPLICATE"), "%s", notes);
+        dataset_close(d);
+    }
+    text_free(&png);
+}
+
+int main(void)
+{
+    if (!mkdtemp(dir))
+        return 1;
+    RUN(csv);
+    RUN(inferred_types);
+    RUN(media_by_path);
+    unlink(at("img/a.png"));
+    rmdir(at("img"));
+    unlink(at("v.jsonl"));
+    rmdir(dir);
+    return test_report();
+}
