@@ -102,9 +102,9 @@ int image_decode(struct image *out, const void *bytes, size_t n, const char *nam
     else if (starts_with(p, n, "GIF87a", 6) || starts_with(p, n, "GIF89a", 6))
         rc = image_decode_gif(out, p, n, name, e);
     else if (starts_with(p, n, "RIFF", 4) && n >= 12 && memcmp(p + 8, "WEBP", 4) == 0)
-        return err_input(e, "%s: WebP pictures are not read; convert it to PNG", name);
+        rc = image_decode_webp(out, p, n, &orientation, name, e);
     else
-        return err_input(e, "%s: not a picture that can be read; expected PNG, JPEG, BMP or GIF", name);
+        return err_input(e, "%s: not a picture that can be read; expected PNG, JPEG, BMP, GIF or WebP", name);
     if (rc)
         image_free(out);
     else

@@ -20,7 +20,7 @@ enum { IMAGE_MAX_SIDE = 16384, IMAGE_MAX_PIXELS = 64 << 20 };
 struct image { int width, height; uint8_t *rgb; };     /* rgb: [height, width, 3] */
 void image_free(struct image *im);                      /* harmless on {0} */
 
-/* Decodes PNG, JPEG, BMP or GIF (first frame), recognised by content; turned as EXIF says. Alpha is dropped, not
+/* Decodes PNG, JPEG, BMP, WebP or GIF (first frame), recognised by content; turned as EXIF says. Alpha is dropped, not
  * blended. A damaged, cut, empty or oversized picture is an error that begins with `name`. */
 int image_decode(struct image *out, const void *bytes, size_t n, const char *name, struct err *e);
 
@@ -50,6 +50,7 @@ int image_decode_jpeg(struct image *out, const uint8_t *p, size_t n, int *orient
 int image_decode_png(struct image *out, const uint8_t *p, size_t n, int *orientation, const char *name, struct err *e);
 int image_decode_bmp(struct image *out, const uint8_t *p, size_t n, const char *name, struct err *e);
 int image_decode_gif(struct image *out, const uint8_t *p, size_t n, const char *name, struct err *e);
+int image_decode_webp(struct image *out, const uint8_t *p, size_t n, int *orientation, const char *name, struct err *e);
 
 /* stb_image behind the checks of the formats above: 8-bit RGB, or 16-bit grey; NULL if it refuses. Caller frees. */
 uint8_t *image_stb_rgb(const uint8_t *p, size_t n, int *width, int *height);

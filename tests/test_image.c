@@ -155,7 +155,8 @@ static void sizes(void)
 
 static const char *const small[] = {"rgb_420.jpg", "progressive.jpg", "cmyk_444.jpg", "turned_6.jpg", "plain_2_8.png",
                                     "adam7_3_4.png", "plain_0_16.png", "palette_4.bmp", "565.bmp", "top_down.bmp",
-                                    "plain.gif", "interlaced.gif", "animated.gif"};
+                                    "plain.gif", "interlaced.gif", "animated.gif",
+                                    "lossy_alpha.webp", "lossless.webp", "turned_6.webp"};
 enum { N_SMALL = sizeof small / sizeof *small };
 
 static void load(const char *name, struct text *file)
@@ -318,7 +319,7 @@ static void other_content(void)
 {
     refused("", 0, "no bytes");
     refused("hello, world", 12, "not a picture");
-    refused("RIFF\x10\0\0\0WEBPVP8 ", 16, "WebP");
+    refused("RIFF\x08\0\0\0WEBPVP8 ", 16, "damaged WebP");
     refused("\x89PNG\r\n\x1a\n", 8, "truncated PNG");
     refused("\xff\xd8\xff", 3, "damaged JPEG");
     refused("BM", 2, "truncated BMP");

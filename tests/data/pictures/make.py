@@ -34,7 +34,8 @@ def picture(mode, h, w):
 
 def add(name, image, **options):
     out = io.BytesIO()
-    image.save(out, {"jpg": "JPEG"}.get(name[-3:], name[-3:]), **options)
+    ending = name.rsplit(".")[-1]
+    image.save(out, "JPEG" if ending == "jpg" else ending, **options)
     files[name] = out.getvalue()
 
 
@@ -110,6 +111,12 @@ for name, options in (("screen.gif", {}), ("screen_clear.gif", {"transparency": 
     frame = data.index(b"\x2c", 13 + 48)
     data[frame + 1:frame + 5] = struct.pack("<HH", 2, 3)
     files[name] = bytes(data)
+add("lossy.webp", picture("RGB", 21, 30))
+add("lossy_alpha.webp", picture("RGBA", 21, 30))
+add("lossless.webp", picture("RGB", 21, 30), lossless=True)
+add("lossless_alpha.webp", picture("RGBA", 21, 30), lossless=True, exact=True)
+exif[0x0112] = 6
+add("turned_6.webp", turned, exif=exif)
 add("tall.png", Image.fromarray(rng.integers(0, 256, (120, 20, 3), dtype=np.uint8)))
 
 with open(HERE / "expected.txt", "w") as expected:
