@@ -197,7 +197,7 @@ static struct jval item_attribute(struct jinja *j, struct jval item, struct jval
         const char *dot = rest.len ? memchr(rest.s, '.', rest.len) : NULL;
         size_t n = dot ? (size_t)(dot - rest.s) : rest.len;
         struct jval index;
-        bool number = n && strspn(rest.s, "0123456789") >= n && parse_number(j, (struct jstr){rest.s, n}, true, &index);
+        bool number = n && parse_number(j, (struct jstr){rest.s, n}, true, &index) && index.i >= 0;
         item = jget_item(j, item, number ? index : jstring(rest.s, n));
         if (!dot)
             return item;
@@ -323,7 +323,7 @@ static struct jval filter_map(struct jinja *j, struct jval v, const struct jargs
     return out;
 }
 
-/* select(test, ...), selectattr(attribute, test, ...) and their opposites: the items for which the test gives `keep`. */
+/* select(test, ...), selectattr(attribute, test, ...) and their opposites: the items whose test gives `keep`. */
 static struct jval keep_items(struct jinja *j, struct jval v, const struct jargs *args, bool by_attribute, bool keep)
 {
     size_t at = by_attribute;

@@ -376,11 +376,16 @@ int tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
 {
     *out = NULL;
     cJSON *json = json_read_file(path, max_file_bytes, e);
-    if (!json)
-        return -1;
-    struct tokenizer *t = NEW(struct tokenizer, 1);
-    int failed = read_json(t, json, path, e);
+    int failed = json ? tokenizer_read(out, json, path, e) : -1;
     cJSON_Delete(json);
+    return failed;
+}
+
+int tokenizer_read(struct tokenizer **out, const cJSON *json, const char *where, struct err *e)
+{
+    *out = NULL;
+    struct tokenizer *t = NEW(struct tokenizer, 1);
+    int failed = read_json(t, json, where, e);
     if (failed) {
         tokenizer_close(t);
         return -1;

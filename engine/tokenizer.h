@@ -31,6 +31,8 @@ struct tokenizer {
     struct added_lengths added[256];        /* by first byte */
 };
 
+/* tokenizer_open on JSON that has been read already. */
+int tokenizer_read(struct tokenizer **out, const cJSON *json, const char *where, struct err *e);
 /* Id of the piece with these bytes, -1 if there is none. */
 int32_t tokenizer_lookup(const struct tokenizer *t, const char *s, size_t len);
 /* NULL if the pair does not merge. */

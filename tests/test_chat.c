@@ -68,7 +68,8 @@ static void the_demo_template(void)
     struct chat_template *t = open_template(path);
     static const char talk[] = "[{\"role\":\"system\",\"content\":\" Be brief. \"},{\"role\":\"user\",\"content\":"
                                "[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\" What is this?\\n\"}]},"
-                               "{\"role\":\"assistant\",\"content\":\"A cat\"},{\"role\":\"user\",\"content\":\"Sure?\"}]";
+                               "{\"role\":\"assistant\",\"content\":\"A cat\"},"
+                               "{\"role\":\"user\",\"content\":\"Sure?\"}]";
     cJSON *messages = json_parse(talk, strlen(talk), "talk", &e);
     CHECK(chat_render(t, messages, true, false, &out, &e) == 0);
     CHECK_STR(out.data, "<bos><|turn>system\nBe brief.<turn|>\n<|turn>user\n<|image|>What is this?<turn|>\n"

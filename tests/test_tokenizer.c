@@ -1,5 +1,5 @@
 /* Tokenizer: golden ids and texts (../shared/model/tokenizer), broken files, long stretches. */
-#include "engine/engine.h"
+#include "engine/tokenizer.h"
 #include "tests/test.h"
 
 #include <stdlib.h>
@@ -203,6 +203,78 @@ static void very_long_stretches(void)
     tokenizer_close(t);
 }
 
+/* A tokenizer.json with the byte pieces at 0..255, "a" "b" "ab" "abb" behind them, and one part changed: `from` becomes
+ * `to`. Returns what reading it says, "" if it was read. */
+static char *read_changed(const char *from, const char *to)
+{
+    static const char begin[] =
+        "{\"added_tokens\":[{\"id\":260,\"content\":\"<bos>\",\"normalized\":false,\"special\":true},"
+        "{\"id\":261,\"content\":\"bb\",\"special\":false}],"
+        "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"},"
+        "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"}},"
+        "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":"
+        "{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},"
+        "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"fuse_unk\":true,\"dropout\":null,\"vocab\":{";
+    struct text plain = {0}, changed = {0};
+    struct tokenizer *t = NULL;
+    struct err e = {0};
+    text_puts(&plain, begin);
+    for (int b = 0; b < 256; b++)
+        text_printf(&plain, "\"<0x%02X>\":%d,", (unsigned)b, b);
+    text_puts(&plain, "\"a\":256,\"b\":257,\"ab\":258,\"abb\":259},\"merges\":[\"a b\",[\"ab\",\"b\"]]}}");
+    CHECK_MSG(strstr(plain.data, from) != NULL, "nothing to change: %s", from);
+    put_replaced(&changed, plain.data, plain.len, from, to, strlen(to));
+    cJSON *json = json_parse(changed.data, changed.len, "t", &e);
+    if (CHECK_MSG(json != NULL, "%s", e.msg) && tokenizer_read(&t, json, "t", &e) == 0)
+        e.msg[0] = '\0';
+    cJSON_Delete(json);
+    tokenizer_close(t);
+    text_free(&plain);
+    text_free(&changed);
+    return mem_strdup(e.msg);
+}
+
+static void check_damage(const char *from, const char *to, const char *message)
+{
+    char *got = read_changed(from, to);
+    CHECK_STR(got, message);
+    free(got);
+}
+
+static void damaged_files_are_refused(void)
+{
+    check_damage("{", "{", "");
+    check_damage("\"BPE\"", "\"WordPiece\"", "t: key \"model.type\": \"BPE\" was expected");
+    check_damage("\"byte_fallback\":true", "\"byte_fallback\":false",
+                 "t: key \"model.byte_fallback\": true was expected");
+    check_damage("\"dropout\":null", "\"dropout\":0.1", "t: key \"model.dropout\": null was expected");
+    check_damage("\"dropout\":null", "\"ignore_merges\":true", "t: key \"model.ignore_merges\": true is not supported");
+    check_damage("\"type\":\"Replace\",\"pattern\":{\"String\":\" \"}", "\"type\":\"NFC\"",
+                 "t: key \"normalizer\": Replace of \" \" by U+2581 was expected");
+    check_damage("\"Split\"", "\"ByteLevel\"", "t: key \"pre_tokenizer\": null or Split on \" \" was expected");
+    check_damage("\"Fuse\"", "\"Strip\"",
+                 "t: key \"decoder\": Replace of U+2581, ByteFallback, Fuse were expected");
+    check_damage("<0x7F>", "<0x7f>",
+                 "t: key \"model.vocab\" lacks the byte piece \"<0x7F>\" that \"byte_fallback\" needs");
+    check_damage("\"abb\":259", "\"abb\":258", "t: id 258 is given to both \"ab\" and \"abb\"");
+    check_damage("\"abb\":259", "\"ab\":259", "t: \"ab\" appears twice");
+    check_damage("\"abb\":259", "\"abb\":-1", "t: id of \"abb\": an integer from 0 to 2097151 was expected");
+    check_damage("\"abb\":259", "\"abb\":2097152", "t: id of \"abb\": an integer from 0 to 2097151 was expected");
+    check_damage("\"abb\":259", "\"abb\":\"259\"", "t: id of \"abb\": an integer from 0 to 2097151 was expected");
+    check_damage("\"a b\"", "\"a c\"", "t: key \"model.merges\": entry 0: \"c\" is not in the vocabulary");
+    check_damage("\"a b\"", "\"b a\"", "t: key \"model.merges\": entry 0: \"ba\" is not in the vocabulary");
+    check_damage("\"a b\"", "\"ab\"", "t: key \"model.merges\": entry 0: two pieces were expected");
+    check_damage("[\"ab\",\"b\"]", "[\"a\",\"b\"]", "t: key \"model.merges\": entry 1 repeats entry 0");
+    check_damage("[\"ab\",\"b\"]", "[\"a\",\"b\",\"b\"]", "t: key \"model.merges\": entry 1: two pieces were expected");
+    check_damage("\"merges\"", "\"mergers\"", "t: key \"model.merges\": an array was expected");
+    check_damage("\"vocab\"", "\"words\"", "t: key \"model.vocab\": an object was expected");
+    check_damage("\"id\":261", "\"id\":260", "t: key \"added_tokens\": id 260 appears twice");
+    check_damage("\"id\":261", "\"id\":259", "t: id 259 is given to both \"abb\" and \"bb\"");
+    check_damage("\"content\":\"bb\"", "\"content\":\"\"", "t: key \"added_tokens\": an entry without \"content\"");
+    check_damage("\"normalized\":false", "\"normalized\":true",
+                 "t: added token \"<bos>\": \"normalized\": true is not supported");
+}
+
 int main(void)
 {
     RUN(golden_lines_of_the_tiny_tokenizer);
@@ -210,5 +282,6 @@ int main(void)
     RUN(bytes_that_are_not_utf8);
     RUN(pieces_and_special_tokens);
     RUN(very_long_stretches);
+    RUN(damaged_files_are_refused);
     return test_report();
 }
