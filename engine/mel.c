@@ -109,7 +109,7 @@ static int read_sizes(struct mel *m, const cJSON *processor, struct err *e)
     if (json_int(config, "sampling_rate", 8000, 48000, 16000, &m->rate, where, e) ||
         json_int(config, "feature_size", 4, 1024, 128, &m->bands, where, e) ||
         json_int(config, "frame_length", 2, 1 << 14, 320, &m->frame, where, e) ||
-        json_int(config, "hop_length", 1, 1 << 14, 160, &m->hop, where, e) ||
+        json_int(config, "hop_length", 40, 1 << 14, 160, &m->hop, where, e) ||
         json_int(config, "fft_length", 4, 1 << 14, 512, &m->fft, where, e) ||
         json_int(processor, "audio_seq_length", 1, 1 << 16, 750, &tokens, "processor config", e) ||
         json_int(processor, "audio_ms_per_token", 1, 10000, 40, &ms, "processor config", e) ||
