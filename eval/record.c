@@ -196,6 +196,22 @@ static void put_verdict(struct text *t, const struct job *j, const struct verdic
     }
 }
 
+/* The generated text without its stop token. A NUL, which a byte token can give, would end the text early for every
+ * reader of the record: it becomes U+FFFD. */
+static void put_output(const struct engine *m, const struct answer *a, struct text *out)
+{
+    struct text raw = {0};
+    detokenize(engine_tokenizer(m), a->tokens.id, a->tokens.n - (a->stop == STOP_EOS ? 1 : 0), true, &raw);
+    text_puts(out, "");
+    for (size_t i = 0; i < raw.len; i++) {
+        if (raw.data[i])
+            text_putc(out, raw.data[i]);
+        else
+            text_puts(out, "\xef\xbf\xbd");
+    }
+    text_free(&raw);
+}
+
 void job_finish(const struct engine *m, struct job *j, const struct answer *a, bool trace)
 {
     if (a && a->err.code)
@@ -203,10 +219,7 @@ void job_finish(const struct engine *m, struct job *j, const struct answer *a, b
     struct text output = {0};
     struct verdict v = {0};
     if (!j->err.code) {
-        int n = a->tokens.n - (a->stop == STOP_EOS ? 1 : 0);
-        detokenize(engine_tokenizer(m), a->tokens.id, n, true, &output);
-        if (!output.data)
-            text_puts(&output, "");
+        put_output(m, a, &output);
         grade_job(j, output.data, a->stop != STOP_EOS, &v);
     }
     if (j->err.code) {
