@@ -91,8 +91,8 @@ static void frames_task(void *arg, int i)
     if (sound_decode(&j->media[i], mel_rate(j->a->mel), &s, &j->errs[i]))
         return;
     if (mel_frames(j->a->mel, s.n) < 1)
-        err_input(&j->errs[i], "%s: %lld samples at %d Hz: more than half a frame (10 ms) was expected", j->media[i].name,
-                  (long long)s.n, mel_rate(j->a->mel));
+        err_input(&j->errs[i], "%s: %lld samples at %d Hz: more than half a frame (10 ms) was expected",
+                  j->media[i].name, (long long)s.n, mel_rate(j->a->mel));
     else
         make_frames(j, i, &s);
     free(s.samples);

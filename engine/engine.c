@@ -94,6 +94,9 @@ static int open_towers(struct engine *m, struct err *e)
     if (has_tower(m, "vision_config", "model.vision_tower.") &&
         vision_open(&m->vision, m->weights, m->config_json, m->processor_json, m->image_tokens, e))
         return -1;
+    if (has_tower(m, "audio_config", "model.audio_tower.") &&
+        audio_open(&m->audio, m->weights, m->config_json, m->processor_json, e))
+        return -1;
     return 0;
 }
 
@@ -154,6 +157,7 @@ void engine_close(struct engine *m)
     if (!m)
         return;
     vision_close(m->vision);
+    audio_close(m->audio);
     chat_template_close(m->chat_template);
     tokenizer_close(m->tokenizer);
     decoder_close(m->decoder);

@@ -193,8 +193,8 @@ static void same_bits_in_any_company(void)
 /* 16-bit mono WAV at 16 kHz of n samples that hum, with a pause at `pause`. */
 static struct text make_wav(int n, int pause)
 {
-    static const uint8_t head[44] = {'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'A', 'V', 'E', 'f', 'm', 't', ' ', 16, 0, 0, 0,
-                                     1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0, 'd', 'a', 't', 'a'};
+    static const uint8_t head[44] = {'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'A', 'V', 'E', 'f', 'm', 't', ' ', 16, 0, 0,
+                                     0, 1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0, 'd', 'a', 't', 'a'};
     struct text t = {0};
     text_put(&t, head, sizeof head);
     for (int i = 0; i < 4; i++)
