@@ -80,6 +80,19 @@ uint32_t uni_lower(uint32_t c)
     return (uint32_t)((int32_t)c + run->add);
 }
 
+uint32_t uni_upper(uint32_t c)
+{
+    if (c < 128)
+        return c >= 'a' && c <= 'z' ? c - 32 : c;
+    for (size_t i = 0; i < COUNT(unicode_lower); i++) {
+        const struct unicode_lower *run = &unicode_lower[i];
+        uint32_t capital = (uint32_t)((int32_t)c - run->add);
+        if (capital >= run->first && capital <= run->last && (capital - run->first) % run->step == 0)
+            return capital;
+    }
+    return c;
+}
+
 bool uni_boundary(struct runes s, size_t i)
 {
     bool before = i > 0 && uni_word(s.at[i - 1]), after = i < s.n && uni_word(s.at[i]);

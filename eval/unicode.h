@@ -36,6 +36,7 @@ bool uni_symbol(uint32_t c);            /* category M*, S* or P* */
 bool uni_mark(uint32_t c);              /* category Mn */
 int uni_digit(uint32_t c);              /* decimal digit of any script (\d): 0..9, or -1 */
 uint32_t uni_lower(uint32_t c);         /* simple lower case */
+uint32_t uni_upper(uint32_t c);         /* the letter whose simple lower case is c, or c */
 /* \b: a word character on exactly one side of position i (0..n). */
 bool uni_boundary(struct runes s, size_t i);
 

@@ -1,0 +1,213 @@
+/* Speech normalisers and word error rates against ../shared/metrics/graders_asr.json and ../shared/datasets/scoring. */
+#include "eval/grade.h"
+#include "eval/normalise.h"
+#include "tests/metric_cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME "graders_asr.json"
+
+static struct verdict transcribed(struct arena *a, const char *normalizer, const char *ref, const char *hyp, double tau)
+{
+    struct verdict v = {0};
+    struct err e = {0};
+    struct grade_input in = {.grader = "speech", .normalizer = normalizer, .output = hyp, .gold = &ref, .n_gold = 1,
+                             .wrong_above = tau};
+    CHECK_MSG(grade(&in, a, &v, &e) == 0, "%s", e.msg);
+    return v;
+}
+
+static void same(const char *id, const char *what, const char *got, const char *want)
+{
+    CHECK_MSG(want && strcmp(got, want) == 0, "%s: %s is \"%s\", not \"%s\"", id, what, got, want ? want : "(null)");
+}
+
+static void same_count(const char *id, const char *what, int got, const cJSON *want, const char *key)
+{
+    const cJSON *v = json_get(want, key);
+    if (v && cJSON_IsNumber(v))
+        CHECK_MSG(got == v->valueint, "%s: %s is %d, not %d", id, what, got, v->valueint);
+}
+
+/* One side of a case: normalised texts, counts and verdicts at every tau. */
+static void check_case(const cJSON *c, const char *normalizer, const cJSON *want, const char *ref_key,
+                       const char *hyp_key)
+{
+    struct arena a = {0};
+    const char *id = json_string(c, "id"), *ref = json_string(c, "ref"), *hyp = json_string(c, "hyp");
+    struct verdict v = transcribed(&a, normalizer, ref, hyp, 0);
+    const cJSON *wer = json_get(want, "wer"), *wrong;
+    bool scored = json_get(want, "scored") ? cJSON_IsTrue(json_get(want, "scored")) : cJSON_IsNumber(wer);
+    CHECK_MSG(v.scored == scored, "%s: scored", id);
+    if (json_string(want, ref_key)) {
+        same(id, "reference", v.reference, json_string(want, ref_key));
+        same(id, "hypothesis", v.hypothesis, json_string(want, hyp_key));
+    }
+    same_count(id, "substitutions", v.sub, want, "sub");
+    same_count(id, "deletions", v.del, want, "del");
+    same_count(id, "insertions", v.ins, want, "ins");
+    same_count(id, "edits", v.edits, want, "edits");
+    same_count(id, "words", v.words, want, "words");
+    CHECK(v.edits == v.sub + v.del + v.ins);
+    if (scored)
+        CHECK_NEAR((double)v.edits / v.words, wer->valuedouble, 0);
+    cJSON_ArrayForEach(wrong, json_get(want, "wrong"))
+        if (scored && cJSON_IsBool(wrong))
+            CHECK_MSG(transcribed(&a, normalizer, ref, hyp, strtod(wrong->string, NULL)).correct == cJSON_IsFalse(wrong),
+                      "%s: wrong at %s", id, wrong->string);
+    arena_free(&a);
+}
+
+static void whisper_and_open_asr(void)
+{
+    NEED_CASES(FILE_NAME);
+    const cJSON *c;
+    cJSON_ArrayForEach(c, json_get(cases_file, "wer")) {
+        const cJSON *want = json_get(c, "expect");
+        check_case(c, "whisper", json_get(want, "whisper"), "ref_norm", "hyp_norm");
+        check_case(c, "open-asr", json_get(want, "open_asr_leaderboard"), "ref_norm", "hyp_norm");
+    }
+}
+
+static void open_asr(void)
+{
+    NEED_CASES(FILE_NAME);
+    const cJSON *c;
+    cJSON_ArrayForEach(c, json_get(cases_file, "open_asr")) {
+        check_case(c, "open-asr", json_get(c, "expect"), "ref_norm", "hyp_norm");
+        check_case(c, "whisper", json_get(json_get(c, "peers"), "whisper_jiwer"), "ref_norm", "hyp_norm");
+    }
+}
+
+static void gigaspeech(void)
+{
+    NEED_CASES(FILE_NAME);
+    const cJSON *c;
+    cJSON_ArrayForEach(c, json_get(cases_file, "gigaspeech")) {
+        const cJSON *peers = json_get(c, "peers");
+        check_case(c, "gigaspeech", json_get(c, "expect"), "ref_post", "hyp_post");
+        check_case(c, "open-asr", json_get(peers, "open_asr_leaderboard"), "ref_norm", "hyp_norm");
+        check_case(c, "whisper", json_get(peers, "whisper_plain"), "ref_norm", "hyp_norm");
+    }
+}
+
+static const cJSON *case_of(const char *id)
+{
+    const cJSON *c;
+    cJSON_ArrayForEach(c, json_get(cases_file, "wer"))
+        if (strcmp(json_string(c, "id"), id) == 0)
+            return c;
+    return NULL;
+}
+
+/* A corpus' rate is the sum of edits over the sum of words. */
+static void corpora(void)
+{
+    NEED_CASES(FILE_NAME);
+    const cJSON *c, *id;
+    cJSON_ArrayForEach(c, json_get(cases_file, "wer_corpora")) {
+        static const char *const normalizers[] = {"whisper", "open-asr"}, *const keys[] = {"whisper_corpus_wer", "oasr_corpus_wer"};
+        for (int k = 0; k < 2; k++) {
+            double edits = 0, words = 0;
+            cJSON_ArrayForEach(id, json_get(c, "case_ids")) {
+                struct arena a = {0};
+                const cJSON *one = case_of(id->valuestring);
+                struct verdict v = transcribed(&a, normalizers[k], json_string(one, "ref"), json_string(one, "hyp"), 0);
+                edits += v.scored ? v.edits : 0;
+                words += v.scored ? v.words : 0;
+                arena_free(&a);
+            }
+            CHECK_NEAR(edits / words, case_get(json_get(c, "expect"), keys[k]), 0);
+        }
+    }
+}
+
+static bool each_line(const char *name, void (*check)(const cJSON *line))
+{
+    char path[256];
+    struct text content = {0};
+    struct err e = {0};
+    snprintf(path, sizeof path, "../shared/datasets/scoring/%s", name);
+    if (!file_exists(path))
+        return false;
+    CHECK_MSG(file_read(path, 1u << 20, &content, &e) == 0, "%s", e.msg);
+    for (char *line = content.data; line && *line;) {
+        size_t len = strcspn(line, "\n");
+        cJSON *c = json_parse(line, len, path, &e);
+        CHECK_MSG(c != NULL, "%s", e.msg);
+        if (c)
+            check(c);
+        cJSON_Delete(c);
+        line += len + (line[len] == '\n');
+    }
+    text_free(&content);
+    return true;
+}
+
+typedef struct runes (*normaliser)(struct arena *a, struct runes s);
+
+static void check_normalised(normaliser f, const char *text, const char *want)
+{
+    struct arena a = {0};
+    char *got = runes_text(&a, f(&a, runes_from(&a, text)));
+    same(text, "normalised", got, want);
+    arena_free(&a);
+}
+
+static void check_english(const cJSON *c)
+{
+    check_normalised(normalise_whisper, json_string(c, "text"), json_string(c, "whisper"));
+    check_normalised(normalise_open_asr, json_string(c, "text"), json_string(c, "leaderboard_2026"));
+}
+
+static void check_gigaspeech(const cJSON *c)
+{
+    check_normalised(normalise_gigaspeech, json_string(c, "text"), json_string(c, "scored"));
+}
+
+static double all_edits, all_words;
+static void check_wer(const cJSON *c)
+{
+    if (json_get(c, "corpus_wer")) {
+        CHECK_NEAR(all_edits / all_words, case_get(c, "corpus_wer"), 0);
+        return;
+    }
+    struct arena a = {0};
+    struct verdict v = transcribed(&a, "none", json_string(c, "reference"), json_string(c, "hypothesis"), 0);
+    same_count("wer.jsonl", "errors", v.edits, c, "errors");
+    same_count("wer.jsonl", "words", v.words, c, "reference_words");
+    all_edits += v.edits;
+    all_words += v.words;
+    arena_free(&a);
+}
+
+static void scoring(void)
+{
+    if (!each_line("english_normaliser.jsonl", check_english))
+        SKIP("../shared/datasets/scoring is absent");
+    CHECK(each_line("gigaspeech_text.jsonl", check_gigaspeech));
+    CHECK(each_line("wer.jsonl", check_wer));
+}
+
+/* Texts whose results were read off the Python originals. */
+static void python_originals(void)
+{
+    static const struct { const char *text, *want; } cases[] = {
+        {"'cause I kinda dunno", "because i kind of do not know"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_normalised(normalise_whisper, cases[i].text, cases[i].want);
+    check_normalised(normalise_whisper_release, "'cause I kinda dunno", "cause i kinda dunno");
+}
+
+int main(void)
+{
+    RUN(whisper_and_open_asr);
+    RUN(open_asr);
+    RUN(gigaspeech);
+    RUN(corpora);
+    RUN(scoring);
+    RUN(python_originals);
+    cJSON_Delete(cases_file);
+    return test_report();
+}
