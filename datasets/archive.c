@@ -129,7 +129,7 @@ static int sort_members(struct archive *a, struct err *e)
     return 0;
 }
 
-/* ---- folder ---------------------------------------------------------------------------------------------------- */
+/* ---- folder ------------------------------------------------------------------------------------------------------ */
 
 /* Symbolic links in a user's own folder are followed: hub caches consist of them. */
 static int list_folder(struct archive *a, const char *folder, const char *prefix, int depth, struct err *e)
@@ -158,7 +158,7 @@ static int list_folder(struct archive *a, const char *folder, const char *prefix
     return rc;
 }
 
-/* ---- tar ------------------------------------------------------------------------------------------------------- */
+/* ---- tar --------------------------------------------------------------------------------------------------------- */
 
 struct tar_header { char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100],
                     magic[6], version[2], uname[32], gname[32], major[8], minor[8], prefix[155], pad[12]; };
@@ -366,7 +366,7 @@ static int list_tar(struct archive *a, struct err *e)
     return rc;
 }
 
-/* ---- zip ------------------------------------------------------------------------------------------------------- */
+/* ---- zip --------------------------------------------------------------------------------------------------------- */
 
 static int zip_fault(struct archive *a, zip_error_t *z, struct err *e)
 {
@@ -470,7 +470,7 @@ static int read_zip(struct archive *a, const struct member *m, char *buf, struct
     return rc;
 }
 
-/* ---- the one interface ----------------------------------------------------------------------------------------- */
+/* ---- the one interface ------------------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *s, const char *end)
 {

@@ -33,7 +33,7 @@ const char *modality_name(enum sample_modality m)
     return names[m];
 }
 
-/* ---- notes ------------------------------------------------------------------------------------------------------ */
+/* ---- notes ------------------------------------------------------------------------------------------------------- */
 
 void note_form(struct dataset *d, const char *fmt, ...)
 {
@@ -105,7 +105,7 @@ const char *dataset_notes(const struct dataset *const_d)
     return t->data;
 }
 
-/* ---- small sets ------------------------------------------------------------------------------------------------- */
+/* ---- small sets -------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
 {
@@ -153,7 +153,7 @@ int64_t count_up(struct dataset *d, const char *key)
     return 0;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static void fill_defaults(struct dataset *d, const struct task_spec *spec)
 {
@@ -201,7 +201,8 @@ static int choose_split(struct dataset *d, struct err *e)
     if (strcmp(d->split, "all") == 0)
         d->split = NULL;
     if (want && d->split && !have_want && !rows_decide)
-        rc = fault(e, "E_COLUMNS", "%s: no split \"%s\"; there is %s", d->spec.path, want, seen.len ? seen.data : "none");
+        rc = fault(e, "E_COLUMNS", "%s: no split \"%s\"; there is %s", d->spec.path, want,
+                   seen.len ? seen.data : "none");
     else if (!want && several && !have_default)
         rc = fault(e, "E_COLUMNS", "%s: which split? There is %s", d->spec.path, seen.data);
     text_free(&seen);
@@ -312,7 +313,7 @@ void dataset_close(struct dataset *d)
     free(d);
 }
 
-/* ---- iteration -------------------------------------------------------------------------------------------------- */
+/* ---- iteration --------------------------------------------------------------------------------------------------- */
 
 static void absorb(struct dataset *d, const struct sample *s)
 {
@@ -442,8 +443,26 @@ int dataset_next(struct dataset *d, struct sample *s, struct err *e)
     }
 }
 
+/* The rows of parquet shards as their footers say, without reading them; -1: another kind of table. */
+static int64_t count_shards(struct dataset *d)
+{
+    int64_t n = 0;
+    for (int i = 0; i < d->n_sources; i++) {
+        const struct source *src = &d->sources[i];
+        struct rows *rows;
+        struct err quiet = {0};
+        if (src->kind != ROWS_PARQUET || rows_open(&rows, src->archive, src->member, src->kind, NULL, &quiet))
+            return -1;
+        n += rows_total(rows);
+        rows_close(rows);
+    }
+    return n;
+}
+
 int64_t dataset_count(struct dataset *d)
 {
+    if (d->count < 0)
+        d->count = count_shards(d);
     if (d->count >= 0)
         return d->count;
     struct dataset *twin;

@@ -31,8 +31,8 @@ struct sample_media {
 
 /* Text is exactly as stored. Pointers live until the next dataset_next. */
 struct sample {
-    const char *dataset;        /* "mmlu", "arc-easy", ... */
-    const char *id;             /* unique within its data set, see datasets/fixtures naming in the README */
+    const char *dataset;        /* the name in the normalised form: "mmlu", "arc_easy", "mmbench_en_dev", ... */
+    const char *id;             /* unique within its split; see datasets/README.md */
     const char *split, *subject;        /* "" if none */
     const char *group;          /* samples that stand or fall together (rotations, one speaker); "" if none */
     enum sample_modality modality;
@@ -42,7 +42,8 @@ struct sample {
     const char **choices, **labels;
     int answer_index;           /* -1 if not a choice */
     int n_answers;
-    const char **answers;       /* the label for a choice; all accepted answers otherwise; empty: hidden */
+    const char **answers;       /* the label for a choice (MMAU: its text, unless graded by "choice"); all accepted
+                                   answers otherwise; empty: hidden */
     int n_media;
     struct sample_media *media;
     const cJSON *meta;          /* further fields of that set, may be NULL */
@@ -58,7 +59,7 @@ struct task_spec {
     const char *prompt;         /* user turn: {question} {options} {subject} {hint} {label0}... ; see suites/README */
     int shots;                  /* few-shot examples before the question */
     int max_tokens;             /* limit of the answer */
-    const char *grader;         /* how it is graded: choice, number, text, relaxed, anls, speech, mmlu-pro, mmbench, mmau */
+    const char *grader;         /* choice, number, text, relaxed, anls, speech, mmlu-pro, mmbench, mmau */
     const char *extract;        /* variant of the grader */
     const char *normalizer;     /* speech: whisper, open-asr, gigaspeech, none */
     const char *source;         /* where one gets the data, for the message when it is not there */
@@ -70,7 +71,7 @@ struct suite {
     char *name;
     int n_tasks;
     struct task_spec *tasks;
-    struct text missing;        /* lines for people: tasks left out as their data are not there, and where to get them */
+    struct text missing;        /* for people: tasks left out as their data are not there, where to get them */
     struct arena arena;
 };
 int suite_open(struct suite *s, const char *name_or_path, const char *data_root, struct err *e);
@@ -83,7 +84,7 @@ int dataset_open(struct dataset **out, const struct task_spec *spec, struct err 
 void dataset_close(struct dataset *d);
 /* 1: *s is the next sample; 0: the end; -1: the file as a whole is damaged. */
 int dataset_next(struct dataset *d, struct sample *s, struct err *e);
-int64_t dataset_count(struct dataset *d);               /* samples in all, by one quick pass; -1: unknown */
+int64_t dataset_count(struct dataset *d);               /* samples in all, by a quick pass; -1: unknown */
 /* The spec with every default filled in. */
 const struct task_spec *dataset_spec(const struct dataset *d);
 /* Lines for people: what was found (form, split, rows against the published size), what was skipped and why. */

@@ -9,7 +9,7 @@
 
 enum { CHOICES_MAX = 26 };
 
-/* ---- finding ---------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 void add_source(struct dataset *d, struct source s)
 {
@@ -108,7 +108,7 @@ int not_found(struct dataset *d, const char *expected, struct err *e)
     return fault(e, "E_COLUMNS", "%s: nothing of %s in it; %s was expected", d->spec.path, d->format->name, expected);
 }
 
-/* ---- fields ----------------------------------------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 const char *row_where(struct dataset *d)
 {
@@ -248,7 +248,7 @@ cJSON *sample_meta(struct dataset *d, struct sample *s)
     return d->meta;
 }
 
-/* ---- media ------------------------------------------------------------------------------------------------------ */
+/* ---- media ------------------------------------------------------------------------------------------------------- */
 
 static int add_media(struct dataset *d, struct sample *s, struct sample_media m, struct err *e)
 {

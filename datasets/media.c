@@ -19,12 +19,12 @@ static const double seconds_max = 2.5 * 3600;
 
 struct picture { const char *format, *mode; uint32_t width, height; int bits, colour; };
 
-static uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
-static uint32_t le32(const uint8_t *p) { return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0]; }
 static unsigned be16(const uint8_t *p) { return (unsigned)p[0] << 8 | p[1]; }
 static unsigned le16(const uint8_t *p) { return (unsigned)p[1] << 8 | p[0]; }
+static uint32_t be32(const uint8_t *p) { return (uint32_t)be16(p) << 16 | be16(p + 2); }
+static uint32_t le32(const uint8_t *p) { return (uint32_t)le16(p + 2) << 16 | le16(p); }
 
-/* ---- pictures --------------------------------------------------------------------------------------------------- */
+/* ---- pictures ---------------------------------------------------------------------------------------------------- */
 
 static int check_size(const struct picture *p, const char *name, struct err *e)
 {
@@ -132,7 +132,7 @@ static int read_picture(const struct sample_media *m, struct picture *p, struct 
     return fault(e, "E_IMAGE", "%s: %zu bytes that are no PNG, JPEG, GIF or BMP", m->name, n);
 }
 
-/* ---- sounds ----------------------------------------------------------------------------------------------------- */
+/* ---- sounds ------------------------------------------------------------------------------------------------------ */
 
 struct memory { const uint8_t *bytes; sf_count_t n, at; };
 
@@ -297,7 +297,7 @@ int media_check(const struct sample_media *m, char *warning, size_t warning_size
     return m->kind == MODALITY_AUDIO ? check_sound(m, warning, warning_size, e) : read_picture(m, &p, e);
 }
 
-/* ---- description ------------------------------------------------------------------------------------------------ */
+/* ---- description ------------------------------------------------------------------------------------------------- */
 
 static void describe_picture(const struct sample_media *m, cJSON *o)
 {

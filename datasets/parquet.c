@@ -58,7 +58,7 @@ struct parquet {
     struct err refused;                 /* why the row at hand cannot be used; code 0: it can */
 };
 
-/* ---- schema tree -------------------------------------------------------------------------------------------------- */
+/* ---- schema tree ------------------------------------------------------------------------------------------------- */
 
 static int build_node(struct parquet *p, struct node *n, int *next, int depth, int def, int rep, struct err *e)
 {
@@ -174,7 +174,7 @@ void parquet_close(struct parquet *p)
 
 int64_t parquet_rows(const struct parquet *p) { return p->footer.num_rows; }
 
-/* ---- pages -------------------------------------------------------------------------------------------------------- */
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
 
 static const char *place(struct parquet *p, const struct column *c, char buf[256])
 {
@@ -348,7 +348,7 @@ static int next_page(struct parquet *p, struct column *c, struct err *e)
     }
 }
 
-/* ---- entries ------------------------------------------------------------------------------------------------------ */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 /* Makes the levels of the next entry known. 1: there is one, 0: the column is at its end, -1. */
 static int peek(struct parquet *p, struct column *c, struct err *e)
@@ -382,7 +382,7 @@ static void consume(struct column *c)
     c->chunk_left--;
 }
 
-/* ---- values to JSON ----------------------------------------------------------------------------------------------- */
+/* ---- values to JSON ---------------------------------------------------------------------------------------------- */
 
 /* A binary cell is a raw node that owns a copy; valuedouble is its length. */
 static cJSON *binary_cell(const uint8_t *bytes, size_t n)
@@ -528,7 +528,7 @@ static cJSON *value_cell(struct parquet *p, const struct column *c, const struct
     }
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static cJSON *read_node(struct parquet *p, const struct node *n, struct err *e);
 

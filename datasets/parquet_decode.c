@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------ */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static bool take_varint(const uint8_t **p, const uint8_t *end, uint64_t *v)
 {
@@ -40,7 +40,7 @@ static uint32_t le32(const uint8_t *p)
 
 static uint64_t le64(const uint8_t *p) { return (uint64_t)le32(p + 4) << 32 | le32(p); }
 
-/* ---- runs and packed groups --------------------------------------------------------------------------------------- */
+/* ---- runs and packed groups -------------------------------------------------------------------------------------- */
 
 void pq_hybrid_start(struct pq_hybrid *h, const uint8_t *p, const uint8_t *end, int width)
 {
@@ -83,7 +83,7 @@ bool pq_hybrid_next(struct pq_hybrid *h, uint32_t *value)
     return true;
 }
 
-/* ---- delta -------------------------------------------------------------------------------------------------------- */
+/* ---- delta ------------------------------------------------------------------------------------------------------- */
 
 bool pq_delta_start(struct pq_delta *d, const uint8_t *p, const uint8_t *end)
 {
@@ -162,7 +162,7 @@ static const uint8_t *behind_delta(struct pq_delta d, int64_t most)
     return mini_bytes > (uint64_t)(d.end - d.p) ? NULL : d.p + mini_bytes;
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static int width_of(int type, int fixed)
 {

@@ -4,7 +4,7 @@
 
 #include "datasets/archive.h"
 
-/* ---- parquet_thrift.c: what the file says about itself (parquet.thrift, Thrift compact protocol) ---------------- */
+/* ---- parquet_thrift.c: what the file says about itself (parquet.thrift, Thrift compact protocol) ----------------- */
 
 enum pq_type { PQ_BOOLEAN, PQ_INT32, PQ_INT64, PQ_INT96, PQ_FLOAT, PQ_DOUBLE, PQ_BYTES, PQ_FIXED };
 enum pq_repetition { PQ_REQUIRED, PQ_OPTIONAL, PQ_REPEATED };
@@ -53,13 +53,13 @@ struct pq_page {
 /* Bytes that the header took, 0 if it is damaged. */
 size_t pq_read_page_header(const uint8_t *p, size_t n, struct pq_page *out);
 
-/* ---- parquet_codec.c ---------------------------------------------------------------------------------------------- */
+/* ---- parquet_codec.c --------------------------------------------------------------------------------------------- */
 
 /* Decompresses into exactly out_n bytes. */
 int pq_decompress(int codec, const uint8_t *in, size_t n, uint8_t *out, size_t out_n, const char *where,
                   struct err *e);
 
-/* ---- parquet_decode.c: values and levels, one at a time ------------------------------------------------------------ */
+/* ---- parquet_decode.c: values and levels, one at a time ---------------------------------------------------------- */
 
 struct pq_value { union { int64_t i; double f; const uint8_t *bytes; } as; uint32_t n; };
 

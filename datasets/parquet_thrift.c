@@ -139,7 +139,7 @@ static int take_int32(struct thrift *t, int type)
     return t->bad ? 0 : (int)v;
 }
 
-/* ---- schema ------------------------------------------------------------------------------------------------------- */
+/* ---- schema ------------------------------------------------------------------------------------------------------ */
 
 static void take_timestamp(struct thrift *t, struct pq_element *el)
 {
@@ -253,7 +253,7 @@ static void take_element(struct thrift *t, struct arena *a, struct pq_element *e
         t->bad = true;
 }
 
-/* ---- row groups --------------------------------------------------------------------------------------------------- */
+/* ---- row groups -------------------------------------------------------------------------------------------------- */
 
 static void take_chunk_metadata(struct thrift *t, struct pq_chunk *c)
 {
@@ -374,7 +374,7 @@ int pq_read_footer(const uint8_t *data, size_t size, const char *file, struct ar
     return 0;
 }
 
-/* ---- page headers ------------------------------------------------------------------------------------------------- */
+/* ---- page headers ------------------------------------------------------------------------------------------------ */
 
 /* v1: num_values, encoding, definition and repetition encoding; dictionary: the first two. */
 static void take_page_v1(struct thrift *t, struct pq_page *p)

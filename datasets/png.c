@@ -7,7 +7,10 @@
 
 struct png { uint32_t width, height; int bits, colour, channels; const uint8_t *palette; size_t n_palette; };
 
-static uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
+static uint32_t be32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
 
 /* All IDAT chunks through one inflate into exactly n bytes. The chunk structure was checked before. */
 static bool inflate_chunks(const uint8_t *b, size_t size, uint8_t *out, size_t n, struct png *p)

@@ -102,7 +102,7 @@ static int render(struct text *t, const char *template, const struct sample *s, 
     return 0;
 }
 
-/* ---- examples --------------------------------------------------------------------------------------------------- */
+/* ---- examples ---------------------------------------------------------------------------------------------------- */
 
 /* test.jsonl -> train.jsonl, ARC-Easy-Test.jsonl -> ARC-Easy-Train.jsonl, .../test -> .../dev; NULL if not there. */
 static char *sibling(const char *path, const char *split, const char *shot_split)
@@ -213,7 +213,7 @@ int dataset_prepare_prompts(struct dataset *d, struct err *e)
     return 0;
 }
 
-/* ---- the prompt ------------------------------------------------------------------------------------------------- */
+/* ---- the prompt -------------------------------------------------------------------------------------------------- */
 
 int dataset_prompt_text(struct dataset *d, const struct sample *s, struct text *out, struct err *e)
 {

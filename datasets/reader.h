@@ -99,7 +99,7 @@ struct dataset {
     int n_examples;
 };
 
-/* ---- for find() ------------------------------------------------------------------------------------------------- */
+/* ---- for find() -------------------------------------------------------------------------------------------------- */
 
 void add_source(struct dataset *d, struct source s);
 /* Adds the parquet shards of the archive, those whose name contains `config` as a whole folder or name part if that is
@@ -115,7 +115,7 @@ bool text_ends(const char *s, const char *end);
 bool text_begins(const char *s, const char *begin);
 const char *folder_of(struct arena *a, const char *name);       /* "a/b" of "a/b/c.csv"; "" at the top */
 
-/* ---- for map() -------------------------------------------------------------------------------------------------- */
+/* ---- for map() --------------------------------------------------------------------------------------------------- */
 
 /* "file:line" of the row at hand. */
 const char *row_where(struct dataset *d);
@@ -150,7 +150,7 @@ int add_bytes_media(struct dataset *d, struct sample *s, enum sample_modality ki
 int add_cell_media(struct dataset *d, struct sample *s, enum sample_modality kind, const cJSON *cell,
                    const char *name, struct err *e);
 
-/* ---- media.c ---------------------------------------------------------------------------------------------------- */
+/* ---- media.c ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the bytes are a whole picture or sound of a known kind; *warning is "" or a remark. */
 int media_check(const struct sample_media *m, char *warning, size_t warning_size, struct err *e);

@@ -95,7 +95,7 @@ void rows_close(struct rows *r)
 const char *rows_warning(const struct rows *r) { return r->warning; }
 int64_t rows_total(const struct rows *r) { return r->parquet ? parquet_rows(r->parquet) : -1; }
 
-/* ---- CSV ------------------------------------------------------------------------------------------------------- */
+/* ---- CSV --------------------------------------------------------------------------------------------------------- */
 
 static enum row_result next_csv(struct rows *r, struct err *e)
 {
@@ -123,7 +123,7 @@ static enum row_result next_csv(struct rows *r, struct err *e)
     return ROW_OK;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 /* Strict parsing with the class of the fault: bytes or escapes that are no UTF-8, or else the syntax. */
 static cJSON *parse(const struct rows *r, const char *s, size_t len, struct err *e)
@@ -289,7 +289,7 @@ static enum row_result next_json(struct rows *r, struct err *e)
     return ROW_OK;
 }
 
-/* ---- lines ----------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 static enum row_result next_line(struct rows *r, struct err *e)
 {
@@ -324,7 +324,7 @@ static enum row_result next_line(struct rows *r, struct err *e)
     }
 }
 
-/* ---- the one interface ----------------------------------------------------------------------------------------- */
+/* ---- the one interface ------------------------------------------------------------------------------------------- */
 
 enum row_result rows_next(struct rows *r, struct row *row, struct err *e)
 {

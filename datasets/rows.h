@@ -40,7 +40,7 @@ int64_t rows_total(const struct rows *r);               /* -1 if only reading te
 /* Whether the value is a binary cell; its bytes live until the next rows_next. */
 bool row_bytes(const cJSON *node, const void **bytes, size_t *n);
 
-/* ---- pieces, for tests and fuzzing ------------------------------------------------------------------------------ */
+/* ---- pieces, for tests and fuzzing ------------------------------------------------------------------------------- */
 
 /* RFC 4180 over memory. Fields are NUL-terminated and live until the next csv_next. */
 struct csv {

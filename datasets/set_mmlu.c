@@ -25,8 +25,10 @@ static void find_csv(struct dataset *d)
         }
     if (d->n_sources)
         note_form(d, "official CSV (%s)", archive_form(d->archive));
-    if (archive_find(d->archive, "data/possibly_contaminated_urls.txt"))
-        dataset_warn(d, "the set's own list of possibly contaminated sources lies beside it and is not applied");
+    for (size_t i = 0; i < archive_count(d->archive); i++)
+        if (strcmp(path_base(archive_member(d->archive, i)->name), "possibly_contaminated_urls.txt") == 0)
+            dataset_warn(d, "%s names web pages that may hold questions and answers; no question is left out for it",
+                         archive_member(d->archive, i)->name);
 }
 
 static int find(struct dataset *d, struct err *e)

@@ -17,7 +17,7 @@
                    "* When transcribing numbers, write the digits, i.e. write 1.7 and not one point seven, and write " \
                    "3 instead of three."
 
-/* ---- the hub's shape: id, text, audio --------------------------------------------------------------------------- */
+/* ---- the hub's shape: id, text, audio ---------------------------------------------------------------------------- */
 
 static int take_hub_row(struct dataset *d, struct sample *s, const char *id_key, struct err *e)
 {
@@ -36,7 +36,7 @@ static enum row_result keep_or_ignore(struct dataset *d, bool excluded)
     return excluded && d->split ? ROW_IGNORED : ROW_OK;
 }
 
-/* ---- LibriSpeech ------------------------------------------------------------------------------------------------ */
+/* ---- LibriSpeech ------------------------------------------------------------------------------------------------- */
 
 /* "test-clean" of ".../test-clean/SPEAKER/CHAPTER/FILE". */
 static const char *tree_split(struct dataset *d, struct archive *a, const char *name)
@@ -168,7 +168,7 @@ const struct format format_librispeech = {
     .find = libri_find, .map = libri_map, .finish = libri_finish,
 };
 
-/* ---- GigaSpeech ------------------------------------------------------------------------------------------------- */
+/* ---- GigaSpeech -------------------------------------------------------------------------------------------------- */
 
 static int giga_find(struct dataset *d, struct err *e)
 {
@@ -273,7 +273,8 @@ static enum row_result giga_official(struct dataset *d, struct sample *s, struct
     if (d->split && strcmp(s->split, d->split) != 0)
         return ROW_IGNORED;
     s->id = need_text(d, seg, "sid", e);
-    const char *text = s->id ? need_text(d, seg, "text_tn", e) : NULL, *path = text ? need_text(d, row, "path", e) : NULL;
+    const char *text = s->id ? need_text(d, seg, "text_tn", e) : NULL;
+    const char *path = text ? need_text(d, row, "path", e) : NULL;
     if (!path)
         return ROW_REFUSED;
     if (!cJSON_IsNumber(begin) || !cJSON_IsNumber(end))
@@ -299,7 +300,8 @@ static enum row_result giga_csv(struct dataset *d, struct sample *s, struct err 
 {
     const cJSON *row = d->row.value;
     s->id = need_text(d, row, "sid", e);
-    const char *text = s->id ? need_text(d, row, "text_tn", e) : NULL, *path = text ? need_text(d, row, "path", e) : NULL;
+    const char *text = s->id ? need_text(d, row, "text_tn", e) : NULL;
+    const char *path = text ? need_text(d, row, "path", e) : NULL;
     if (!path)
         return d->refusal;
     s->subject = text_or(row, "source", "");
@@ -333,7 +335,7 @@ const struct format format_gigaspeech = {
     .published = {{"test", 19931}}, .find = giga_find, .map = giga_map,
 };
 
-/* ---- Earnings-22 ------------------------------------------------------------------------------------------------ */
+/* ---- Earnings-22 ------------------------------------------------------------------------------------------------- */
 
 static int earn_find(struct dataset *d, struct err *e)
 {

@@ -91,7 +91,8 @@ static void mini_suite(void)
         }
         CHECK_MSG(got == 0, "%s: %s", suite.tasks[i].task, e.msg);
         CHECK_MSG(dataset_skipped(d) == 0, "%s", dataset_notes(d));
-        CHECK_MSG(dataset_count(d) == n, "%s: counted %lld, read %d", suite.tasks[i].task, (long long)dataset_count(d), n);
+        CHECK_MSG(dataset_count(d) == n, "%s: counted %lld, read %d", suite.tasks[i].task,
+                  (long long)dataset_count(d), n);
         total += n;
         dataset_close(d);
     }
@@ -137,9 +138,10 @@ static void own_suite(void)
     CHECK(mkdtemp(dir) != NULL);
     snprintf(suite_path, sizeof suite_path, "%s/mine.json", dir);
     snprintf(data_path, sizeof data_path, "%s/q.jsonl", dir);
-    write_file(data_path, "{\"id\":\"a\",\"question\":\"Two?\",\"choices\":{\"x\":\"1\",\"y\":\"2\"},\"answer\":\"2\"}\n"
-                          "{\"id\":\"b\",\"question\":\"One?\",\"choices\":[\"1\",\"2\"],\"answer\":0,\"group\":7}\n"
-                          "{\"id\":\"c\",\"question\":\"Bad\",\"choices\":[\"1\",\"2\"],\"answer\":\"Z\"}\n");
+    write_file(data_path,
+               "{\"id\":\"a\",\"question\":\"Two?\",\"choices\":{\"x\":\"1\",\"y\":\"2\"},\"answer\":\"2\"}\n"
+               "{\"id\":\"b\",\"question\":\"One?\",\"choices\":[\"1\",\"2\"],\"answer\":0,\"group\":7}\n"
+               "{\"id\":\"c\",\"question\":\"Bad\",\"choices\":[\"1\",\"2\"],\"answer\":\"Z\"}\n");
     write_file(suite_path, "{\"tasks\":[{\"task\":\"mine\",\"format\":\"jsonl\",\"path\":\"q.jsonl\",\"max_tokens\":5,"
                            "\"prompt\":\"{question} {label0}/{label1} {x}\"}]}");
     if (CHECK_MSG(suite_open(&suite, suite_path, NULL, &e) == 0, "%s", e.msg)) {
