@@ -1,5 +1,6 @@
 /* The embedded checkpoint over the embedded hold-outs against what PyTorch answered (../shared/demo): every answer
  * token by token, entropy and confidence, and the accuracies and AUROCs of its table. */
+#define _GNU_SOURCE
 #include "engine/base.h"
 #include "tests/test.h"
 
@@ -139,7 +140,10 @@ static void run_and_compare(int first, int last)
     for (int i = first + 1; i <= last; i++)
         text_printf(&command, ",%s", table[i].task);
     text_puts(&command, " >/dev/null");
-    CHECK(system(command.data) == 0);
+    if (!CHECK(system(command.data) == 0)) {
+        text_free(&command);
+        return;
+    }
     text_printf(&path, "%s/run/records.jsonl", dir);
     cJSON *records = read_lines(path.data), *references = read_lines(REFERENCE);
     static struct scores scores[N_TASKS];
@@ -167,9 +171,13 @@ static void run_and_compare(int first, int last)
 }
 
 static void text_holdouts(void) { run_and_compare(0, 4); }
+static void image_holdouts(void) { run_and_compare(5, 7); }
+static void audio_holdouts(void) { run_and_compare(8, 11); }
 
 int main(void)
 {
     RUN(text_holdouts);
+    RUN(image_holdouts);
+    RUN(audio_holdouts);
     return test_report();
 }
