@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <zip.h>
 
@@ -50,8 +51,18 @@ int fault(struct err *e, const char *class_name, const char *fmt, ...)
     return -1;
 }
 
+void release_pages(const void *from, const void *to)
+{
+    enum { UNIT = 1 << 16 };            /* a multiple of any page size in use */
+    uintptr_t begin = ((uintptr_t)from + UNIT - 1) / UNIT * UNIT, end = (uintptr_t)to / UNIT * UNIT;
+    if (begin < end)
+        madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 void blob_free(struct blob *b)
 {
+    if (b->borrowed)
+        release_pages(b->data, b->data + b->size);
     map_close(&b->map);
     free(b->own);
     *b = (struct blob){0};
@@ -593,6 +604,7 @@ int member_read(struct archive *a, const struct member *m, size_t max, struct bl
     if (a->form == FORM_TAR) {
         out->data = (const char *)a->map.data + m->at;
         out->size = (size_t)m->size;
+        out->borrowed = true;
         return 0;
     }
     out->own = mem_alloc((size_t)m->size + 1, 1);

@@ -237,6 +237,39 @@ static int open_on(struct dataset **out, struct archive *a, struct dataset *pare
     return rc;
 }
 
+/* The one archive at the top of a folder, which is then what was meant; NULL if there is none or several. */
+static char *only_archive(const struct archive *a)
+{
+    static const char *const ends[] = {".zip", ".tar", ".tar.gz", ".tgz"};
+    const char *found = NULL;
+    for (size_t i = 0; archive_is_folder(a) && i < archive_count(a); i++) {
+        const char *name = archive_member(a, i)->name;
+        for (size_t k = 0; k < 4 && !strchr(name, '/'); k++)
+            if (text_ends(name, ends[k]) && found)
+                return NULL;
+            else if (text_ends(name, ends[k]))
+                found = name;
+    }
+    return found ? path_join(archive_path(a), found) : NULL;
+}
+
+static int open_path(struct dataset **out, const struct task_spec *spec, struct err *e)
+{
+    struct archive *a;
+    if (archive_open(&a, spec->path, e))
+        return -1;
+    char *inside = only_archive(a);
+    int rc = open_on(out, a, NULL, spec, e);
+    if (rc && inside) {
+        struct err quiet = {0};
+        struct task_spec nearer = *spec;
+        nearer.path = inside;
+        rc = archive_open(&a, inside, &quiet) || open_on(out, a, NULL, &nearer, &quiet) ? -1 : 0;
+    }
+    free(inside);
+    return rc;
+}
+
 int dataset_open(struct dataset **out, const struct task_spec *spec, struct err *e)
 {
     *out = NULL;
@@ -249,8 +282,7 @@ int dataset_open(struct dataset **out, const struct task_spec *spec, struct err 
         text_free(&known);
         return -1;
     }
-    struct archive *a;
-    if (archive_open(&a, spec->path, e) || open_on(out, a, NULL, spec, e))
+    if (open_path(out, spec, e))
         return -1;
     if (dataset_prepare_prompts(*out, e)) {
         dataset_close(*out);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { WINDOW = 32768, RATIO_MAX = 200, RATIO_FREE = 1 << 20 };
+enum { WINDOW = 32768, RATIO_MAX = 200, RATIO_FREE = 1 << 20, RELEASE_STEP = 8 << 20 };
 static const uint64_t span = 8 << 20;
 
 struct point { uint64_t out, in; int bits; unsigned window_len; uint8_t *window; };
@@ -24,6 +24,7 @@ struct gzip {
     bool live, ended;
     uint64_t out;               /* decompressed bytes so far */
     uint64_t checked;           /* how far a pass with checks has come */
+    const uint8_t *released;    /* input before this was given back to the system */
     struct point *points;
     size_t n_points;
 };
@@ -33,6 +34,7 @@ struct gzip *gzip_open(const uint8_t *data, size_t size, const char *path)
     struct gzip *g = NEW(struct gzip, 1);
     g->data = data;
     g->size = size;
+    g->released = data;
     g->path = mem_strdup(path);
     return g;
 }
@@ -140,6 +142,11 @@ static int64_t step(struct gzip *g, uint8_t *buf, size_t n, struct err *e)
             return fault(e, "E_BOMB", "%s: expands beyond %d:1", g->path, RATIO_MAX);
         if (g->out > g->checked)
             g->checked = g->out;
+        if (g->z.next_in < g->released || g->z.next_in - g->released > RELEASE_STEP) {
+            if (g->z.next_in > g->released)
+                release_pages(g->released, g->z.next_in);
+            g->released = g->z.next_in;
+        }
         /* bit 7: at the end of a block, bit 6: of the last block */
         if (rc != Z_STREAM_END && (g->z.data_type & 128) && !(g->z.data_type & 64) && g->out == g->checked)
             add_point(g);

@@ -5,7 +5,6 @@
  * below a node's own says that the node is null or its list empty, a repetition level equal to a list's own says that
  * the list goes on. All columns below a node must agree on that.
  */
-#define _GNU_SOURCE
 #include "datasets/parquet.h"
 
 #include "datasets/parquet_format.h"
@@ -14,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <zlib.h>
 
-enum { DEPTH_MAX = 24, COLUMNS_MAX = 2048, LEVEL_ITEMS_MAX = 1 << 20, PAGE_VALUES_MAX = 1 << 24, RATIO_MAX = 200 };
+enum { DEPTH_MAX = 24, COLUMNS_MAX = 2048, LEVEL_ITEMS_MAX = 1 << 20, PAGE_VALUES_MAX = 1 << 24, RATIO_MAX = 200,
+       RELEASE_STEP = 1 << 20 };
 /* A page, and all pages that are held at a time. */
 static const int64_t page_max = 64 << 20, pages_max = 160 << 20;
 
@@ -312,15 +311,13 @@ static int start_data(struct parquet *p, struct column *c, const struct pq_page 
     return 0;
 }
 
-/* Gives back what lies before the position; only whole system pages of 64 KiB, so that the size fits any machine. */
+/* Gives back what lies before the position. */
 static void release_behind(struct parquet *p, struct column *c)
 {
-    enum { UNIT = 1 << 16 };
-    uint64_t from = (c->released + UNIT - 1) / UNIT * UNIT, to = c->at / UNIT * UNIT;
-    if (!p->release || to < from + 16 * UNIT)
+    if (!p->release || c->at < c->released + RELEASE_STEP)
         return;
-    madvise((void *)(uintptr_t)(p->data + from), (size_t)(to - from), MADV_DONTNEED);
-    c->released = to;
+    release_pages(p->data + c->released, p->data + c->at);
+    c->released = c->at;
 }
 
 /* The next page of a column: its dictionary goes into place, a data page becomes current. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JSON_CONTEXT_MAX = 1 << 20 };
+enum { JSON_CONTEXT_MAX = 1 << 20, RELEASE_STEP = 8 << 20 };
 
 struct rows {
     enum row_kind kind;
@@ -21,6 +21,7 @@ struct rows {
     bool in_list, list_done, wrapped;
     struct parquet *parquet;
     cJSON *value;
+    size_t released;            /* of a mapped file: bytes before this were given back */
     char warning[256];
 };
 
@@ -326,8 +327,19 @@ static enum row_result next_line(struct rows *r, struct err *e)
 
 /* ---- the one interface ------------------------------------------------------------------------------------------- */
 
+/* A large table is read once from front to end: what lies behind need not stay in memory. */
+static void release_behind(struct rows *r)
+{
+    size_t at = r->csv.data ? r->csv.at : r->at;
+    if (!r->blob.map.data || r->parquet || at < r->released + RELEASE_STEP)
+        return;
+    release_pages(r->data + r->released, r->data + at);
+    r->released = at;
+}
+
 enum row_result rows_next(struct rows *r, struct row *row, struct err *e)
 {
+    release_behind(r);
     cJSON_Delete(r->value);
     r->value = NULL;
     enum row_result rc;

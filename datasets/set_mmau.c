@@ -34,6 +34,12 @@ static int find(struct dataset *d, struct err *e)
         if (!d->sources[0].member)
             return not_found(d, "mmau-test-mini.json", e);
     }
+    for (size_t i = 0; d->n_sources && archive_is_folder(d->archive) && i < archive_count(d->archive); i++) {
+        const char *name = archive_member(d->archive, i)->name;
+        bool packed = text_ends(name, ".tar.gz") || text_ends(name, ".zip") || text_ends(name, ".tar");
+        if (packed && strstr(path_base(name), "audios") && !open_nested(d, name, e))
+            return -1;
+    }
     if (d->n_sources)
         note_form(d, "official JSON and sounds (%s)", archive_form(d->archive));
     else

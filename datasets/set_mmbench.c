@@ -45,8 +45,12 @@ static int index_rows(struct dataset *d, struct tsv *t, const struct member *m, 
         if (strcmp(t->csv.fields[i], "image") == 0)
             t->image_column = i;
     }
-    for (;;) {
+    for (size_t released = 0;;) {
         size_t at = t->csv.at;
+        if (t->blob.map.data && at - released > 8 << 20) {
+            release_pages(t->csv.data + released, t->csv.data + at);
+            released = at;
+        }
         struct err quiet = {0};
         rc = csv_next(&t->csv, m->name, &quiet);
         if (rc != ROW_OK && rc != ROW_REFUSED)

@@ -21,13 +21,25 @@
 
 static int take_hub_row(struct dataset *d, struct sample *s, const char *id_key, struct err *e)
 {
-    const cJSON *row = d->row.value;
-    s->id = need_text(d, row, json_get(row, id_key) ? id_key : "id", e);
-    const char *text = s->id ? need_text(d, row, "text", e) : NULL;
+    static const char *const text_keys[] = {"text", "transcription", "gt"};
+    const cJSON *row = d->row.value, *audio = json_get(row, "audio"), *file = json_get(row, "file_id");
+    const char *path = text_or(audio, "path", ""), *segment = scalar_text(d, json_get(row, "segment_id"));
+    size_t k = 0;
+    while (k < 2 && !json_get(row, text_keys[k]))
+        k++;
+    if (json_get(row, id_key) || json_get(row, "id"))
+        s->id = need_text(d, row, json_get(row, id_key) ? id_key : "id", e);
+    else if (scalar_text(d, file) && segment)           /* chunks of whole recordings */
+        s->id = arena_printf(&d->scratch, "%s_%s", scalar_text(d, file), segment);
+    else if (*path)
+        s->id = arena_strndup(&d->scratch, path_base(path), strcspn(path_base(path), "."));
+    else
+        s->id = need_text(d, row, "id", e);
+    const char *text = s->id ? need_text(d, row, json_get(row, text_keys[k]) ? text_keys[k] : "text", e) : NULL;
     if (!text)
         return -1;
     set_answer(d, s, text);
-    return add_cell_media(d, s, MODALITY_AUDIO, json_get(row, "audio"), s->id, e);
+    return add_cell_media(d, s, MODALITY_AUDIO, audio, s->id, e);
 }
 
 /* Excluded rows are listed with split "all" only. */

@@ -120,15 +120,19 @@ static bool no_fixtures(void) { return !path_is_dir(FIXTURES); }
 #define FORM(function, ...) \
     static void function(void) { if (no_fixtures()) SKIP("no fixtures"); __VA_ARGS__ }
 
-FORM(mmlu_official, check_form("mmlu", "mmlu/official", "/data.tar");)
+FORM(mmlu_official,
+     check_form("mmlu", "mmlu/official", "/data.tar");
+     check_form("mmlu", "mmlu/official", "");)
 FORM(arc_official,
      check_form("arc-easy", "arc/official", "/ARC-V1-Feb2018.zip");
-     check_form("arc-challenge", "arc/official", "/ARC-V1-Feb2018.zip");)
+     check_form("arc-challenge", "arc/official", "/ARC-V1-Feb2018.zip");
+     check_form("arc-challenge", "arc/official", "");)
 FORM(gsm8k_official, check_form("gsm8k", "gsm8k/official", "");)
 FORM(mmbench_official, check_form("mmbench", "mmbench/official", "/MMBench_DEV_EN.tsv");)
 FORM(chartqa_official,
      check_form("chartqa", "chartqa/official", "");
-     check_form("chartqa", "chartqa/official_zip", "/ChartQA Dataset.zip");)
+     check_form("chartqa", "chartqa/official_zip", "/ChartQA Dataset.zip");
+     check_form("chartqa", "chartqa/official_zip", "");)
 FORM(docvqa_official,
      check_form("docvqa", "docvqa/official_rrc", "");
      check_form("docvqa", "docvqa/official_val_dir", "/val");)
