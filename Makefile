@@ -71,7 +71,7 @@ $(BUILD)/scripts/%: $(BUILD)/scripts/%.o $(BUILD)/libhandoff.a
 
 test: $(BUILD)/handoff $(TESTS)                ## build and run all tests
 	@cp $(BUILD)/handoff handoff
-	@HANDOFF=$(BUILD)/handoff BUILD=$(BUILD) tests/run $(TESTS)
+	@HANDOFF=$(BUILD)/handoff BUILD=$(BUILD) CC="$(CC)" LIBS="$(LIBS)" tests/run $(TESTS)
 
 check-sanitize:                                ## the same tests under ASan and UBSan, then the fuzz seeds
 	$(MAKE) BUILD=$(BUILD)-sanitize OPT="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined" test fuzz

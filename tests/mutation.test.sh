@@ -11,7 +11,7 @@ if [ ! -d ../shared/model ] || [ ! -f "$build/tests/test_decoder.o" ] || [[ $bui
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-libs="$(pkg-config --libs libcjson sndfile soxr libzip zlib libjpeg) -lm -pthread"
+libs=${LIBS:?run this through make test}
 
 # mutant NAME FILE SED: builds the decoder test with engine/FILE changed; 0 if the goldens still hold.
 mutant() {
