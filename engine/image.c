@@ -17,8 +17,8 @@ int image_check_size(int64_t width, int64_t height, const char *name, struct err
         return err_input(e, "%s: the picture is %lld x %lld pixels; both sides must be at least 1", name,
                          (long long)width, (long long)height);
     if (width > IMAGE_MAX_SIDE || height > IMAGE_MAX_SIDE || width * height > IMAGE_MAX_PIXELS)
-        return err_input(e, "%s: the picture says it is %lld x %lld pixels; at most %d a side and %d million in all are "
-                         "read", name, (long long)width, (long long)height, IMAGE_MAX_SIDE, IMAGE_MAX_PIXELS >> 20);
+        return err_input(e, "%s: the picture says it is %lld x %lld pixels; at most %d a side and %d million in all "
+                         "are read", name, (long long)width, (long long)height, IMAGE_MAX_SIDE, IMAGE_MAX_PIXELS >> 20);
     return 0;
 }
 

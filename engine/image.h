@@ -7,8 +7,8 @@
  *     image_resize(&in, w, h, &fit);
  *     image_patches(&fit, 16, patches, positions);
  *
- * Pixels are what Python's Pillow gives for Image.open(...), exif_transpose(), convert("RGB") and resize(BICUBIC), to the
- * bit: the goldens and the published harnesses were made with it. All functions may be called from any thread.
+ * Pixels are what Python's Pillow gives for Image.open(...), exif_transpose(), convert("RGB") and resize(BICUBIC), to
+ * the bit: the goldens and the published harnesses were made with it. All functions may be called from any thread.
  */
 #ifndef HANDOFF_IMAGE_H
 #define HANDOFF_IMAGE_H

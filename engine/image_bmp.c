@@ -1,5 +1,5 @@
-/* BMP: uncompressed, 1 to 32 bits a pixel, top-down or bottom-up. The header is checked and written anew in its plainest
- * form, with a full palette, before stb_image sees it. */
+/* BMP: uncompressed, 1 to 32 bits a pixel, top-down or bottom-up. The header is checked and written anew in its
+ * plainest form, with a full palette, before stb_image sees it. */
 #include "engine/image.h"
 
 #include <stdlib.h>

@@ -116,7 +116,12 @@ static size_t lzw_decode(const uint8_t *p, size_t n, int min_bits, uint8_t *out,
 }
 
 /* A frame on its screen. What it leaves open shows the transparent colour, or colour 0. */
-struct frame { uint32_t screen_w, screen_h, x, y, w, h; bool interlaced; int min_bits, fill; uint8_t palette[256 * 3]; };
+struct frame {
+    uint32_t screen_w, screen_h, x, y, w, h;
+    bool interlaced;
+    int min_bits, fill;
+    uint8_t palette[256 * 3];
+};
 
 static int read_frame(struct frame *f, const uint8_t *p, size_t n, struct text *data, const char *name, struct err *e)
 {
@@ -133,8 +138,8 @@ static int read_frame(struct frame *f, const uint8_t *p, size_t n, struct text *
     f->x = le16(d + 1), f->y = le16(d + 3), f->w = le16(d + 5), f->h = le16(d + 7);
     f->interlaced = d[9] & 0x40;
     if (f->w == 0 || f->h == 0 || f->x + f->w > f->screen_w || f->y + f->h > f->screen_h)
-        return err_input(e, "%s: damaged GIF: a frame of %u x %u at %u, %u does not fit %u x %u", name, f->w, f->h, f->x,
-                         f->y, f->screen_w, f->screen_h);
+        return err_input(e, "%s: damaged GIF: a frame of %u x %u at %u, %u does not fit %u x %u", name, f->w, f->h,
+                         f->x, f->y, f->screen_w, f->screen_h);
     at += 10;
     if (d[9] & 0x80) {
         n_palette = (size_t)2 << (d[9] & 7);

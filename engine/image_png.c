@@ -39,8 +39,8 @@ static int read_ihdr(struct png *png, const uint8_t *p, size_t len, struct err *
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
         known |= allowed[i].colour == p[9] && p[8] && strchr(allowed[i].depths, p[8]);
     if (!known || p[10] || p[11] || p[12] > 1)
-        return err_input(e, "%s: damaged PNG: colour type %d with %d bits, compression %d, filter %d, interlace %d do not "
-                         "exist", png->name, p[9], p[8], p[10], p[11], p[12]);
+        return err_input(e, "%s: damaged PNG: colour type %d with %d bits, compression %d, filter %d, interlace %d do "
+                         "not exist", png->name, p[9], p[8], p[10], p[11], p[12]);
     return 0;
 }
 
@@ -87,8 +87,8 @@ static int read_chunks(struct png *png, const uint8_t *p, size_t n, struct err *
 /* Bytes of the filtered rows: one filter byte and the packed samples per row, for each of Adam7's passes. */
 static int64_t raw_size(const struct png *png)
 {
-    static const uint8_t pass[7][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2},
-                                       {0, 1, 1, 2}};   /* first column, first row, steps */
+    static const uint8_t pass[7][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4},
+                                       {1, 0, 2, 2}, {0, 1, 1, 2}};     /* first column, first row, steps */
     static const int samples[7] = {1, 0, 3, 1, 2, 0, 4};
     int64_t bits = png->depth * samples[png->colour], total = 0;
     if (!png->interlaced)
@@ -120,8 +120,8 @@ static int check_stream(const struct png *png, struct err *e)
     inflateEnd(&z);
     free(scratch);
     if (rc != Z_STREAM_END || got < need || got > need + SLACK)
-        return err_input(e, "%s: damaged PNG: its data unfold to %lld%s bytes, expected %lld", png->name, (long long)got,
-                         rc == Z_STREAM_END ? "" : " or more damaged", (long long)need);
+        return err_input(e, "%s: damaged PNG: its data unfold to %lld%s bytes, expected %lld", png->name,
+                         (long long)got, rc == Z_STREAM_END ? "" : " or more damaged", (long long)need);
     return 0;
 }
 

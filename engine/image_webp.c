@@ -17,8 +17,9 @@ static int exif_of(const uint8_t *p, size_t n)
         if (len > room)
             return 1;
         if (memcmp(p + at, "EXIF", 4) == 0) {
-            const bool marked = len >= 6 && memcmp(p + at + 8, "Exif\0\0", 6) == 0;     /* some writers keep JPEG's mark */
-            return image_exif_orientation(p + at + 8 + (marked ? 6 : 0), len - (marked ? 6 : 0));
+            /* some writers keep JPEG's mark in front */
+            const size_t mark = len >= 6 && memcmp(p + at + 8, "Exif\0\0", 6) == 0 ? 6 : 0;
+            return image_exif_orientation(p + at + 8 + mark, len - mark);
         }
         at += 8 + len + (len & 1);
     }

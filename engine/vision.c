@@ -77,7 +77,8 @@ static bool is_budget(int n)
 }
 
 /* The processor's settings are nested or flat, depending on which of its two files it is. */
-static int read_processor(struct vision *v, const cJSON *config, const cJSON *processor, int image_tokens, struct err *e)
+static int read_processor(struct vision *v, const cJSON *config, const cJSON *processor, int image_tokens,
+                          struct err *e)
 {
     const char *file = "processor_config.json: image_processor";
     const cJSON *p = json_get(processor, "image_processor") ? json_get(processor, "image_processor") : processor;
@@ -238,7 +239,8 @@ static void cut_picture(void *arg, int i)
 {
     const struct patch_job *j = arg;
     const size_t row = (size_t)j->b->first_row[i], patch = (size_t)j->v->grid.patch;
-    image_patches(j->b->picture[i], j->v->grid.patch, j->b->patches + row * patch * patch * 3, j->b->positions + 2 * row);
+    image_patches(j->b->picture[i], j->v->grid.patch, j->b->patches + row * patch * patch * 3,
+                  j->b->positions + 2 * row);
 }
 
 static void encode_batch(const struct vision *v, const struct compute *c, const struct image *const *pictures, int n,
@@ -357,8 +359,8 @@ static int encode_group(struct group *g, const struct compute *c, int n)
             t->soft = mem_alloc(size, sizeof *t->soft);
             memcpy(t->soft, at, size * sizeof *t->soft);
         } else {
-            err_input(&g->errs[index[j]], "%s: the vision tower gives values that are not finite; its weights in %s are "
-                      "damaged", g->media[index[j]].name, g->v->table->file);
+            err_input(&g->errs[index[j]], "%s: the vision tower gives values that are not finite; its weights in %s "
+                      "are damaged", g->media[index[j]].name, g->v->table->file);
             free(t->part_tokens);
             *t = (struct media_tokens){0};
         }

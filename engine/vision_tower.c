@@ -99,8 +99,9 @@ static int strips_of(const struct pass *p, int picture)
 
 static float *strip_of(const struct pass *p, int picture, int head, int strip)
 {
-    size_t before = (size_t)p->first_strip[picture] * (size_t)p->v->n_heads + (size_t)(head * strips_of(p, picture) + strip);
-    return p->keys + before * STRIP * (size_t)p->v->head_dim;
+    size_t before = (size_t)p->first_strip[picture] * (size_t)p->v->n_heads;
+    size_t index = before + (size_t)(head * strips_of(p, picture) + strip);
+    return p->keys + index * STRIP * (size_t)p->v->head_dim;
 }
 
 static float *values_of(const struct pass *p, int picture, int head)
@@ -244,7 +245,8 @@ static void project(const struct vision *v, const struct compute *c, int n, cons
 {
     float *h = matrix(n, v->hidden);
     for (int i = 0; i < n; i++)
-        c->k->rms_norm(h + (size_t)i * (size_t)v->hidden, pooled + (size_t)i * (size_t)v->hidden, NULL, v->hidden, v->eps);
+        c->k->rms_norm(h + (size_t)i * (size_t)v->hidden, pooled + (size_t)i * (size_t)v->hidden, NULL, v->hidden,
+                       v->eps);
     linear(c, v->projector, h, (size_t)v->hidden, n, soft, (size_t)v->soft_width);
     free(h);
 }

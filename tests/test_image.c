@@ -53,8 +53,8 @@ static void as_pillow(void)
             continue;
         snprintf(path, sizeof path, PICTURES "%s", name);
         CHECK_MSG(file_read(path, 1 << 20, &file, &e) == 0, "%s", e.msg);
-        if (CHECK_MSG(decode(&im, file.data, file.len, &e) == 0 && im.width == w && im.height == h, "%s: %d x %d, %s", name,
-                      im.width, im.height, e.msg)) {
+        if (CHECK_MSG(decode(&im, file.data, file.len, &e) == 0 && im.width == w && im.height == h, "%s: %d x %d, %s",
+                      name, im.width, im.height, e.msg)) {
             check_hash(&im, sha, name, "decoded");
             image_resize(&im, to_w, to_h, &resized);
             check_hash(&resized, resized_sha, name, "resized");
@@ -70,7 +70,8 @@ static void as_pillow(void)
 static void same_pixels(const struct image *im, struct golden_tensor t, const char *name, const char *what)
 {
     CHECK_MSG(t.dim[0] == im->height && t.dim[1] == im->width &&
-              memcmp(t.u8, im->rgb, (size_t)t.n) == 0, "%s: %s pixels differ (%d x %d)", name, what, im->width, im->height);
+              memcmp(t.u8, im->rgb, (size_t)t.n) == 0, "%s: %s pixels differ (%d x %d)", name, what, im->width,
+              im->height);
 }
 
 static void check_golden(const struct golden *g, int index, const char *file, const char *name)
@@ -88,7 +89,8 @@ static void check_golden(const struct golden *g, int index, const char *file, co
         want[i] = golden_get(g, path);
     }
     snprintf(path, sizeof path, "../shared/model/media/%s", file);
-    CHECK_MSG(file_read(path, 1 << 24, &bytes, &e) == 0 && decode(&im, bytes.data, bytes.len, &e) == 0, "%s: %s", name, e.msg);
+    CHECK_MSG(file_read(path, 1 << 24, &bytes, &e) == 0 && decode(&im, bytes.data, bytes.len, &e) == 0, "%s: %s", name,
+              e.msg);
     if (want[0].data)
         same_pixels(&im, want[0], name, "decoded");
     CHECK(image_fit(im.width, im.height, &grid, &w, &h, name, &e) == 0);
@@ -139,7 +141,8 @@ static void sizes(void)
 {
     static const struct { int w, h, tokens, to_w, to_h; } cases[] = {
         {640, 480, 280, 912, 672}, {1, 1, 70, 384, 384}, {1, 1, 1120, 1584, 1584}, {16384, 1, 70, 3360, 48},
-        {1, 16384, 280, 48, 13440}, {60, 1, 70, 3072, 48}, {1000, 10, 1120, 16032, 144}, {342, 256, 560, 1296, 960}, {4000, 4000, 140, 528, 528}};
+        {1, 16384, 280, 48, 13440}, {60, 1, 70, 3072, 48}, {1000, 10, 1120, 16032, 144}, {342, 256, 560, 1296, 960},
+        {4000, 4000, 140, 528, 528}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct image_grid grid = {16, 3, cases[i].tokens};
         struct err e = {0};
@@ -352,7 +355,8 @@ static void hostile_fixtures(void)
 
 static void orientation(void)
 {
-    static const char big[] = "MM\0*\0\0\0\x08\0\x02\x01\x0f\0\x02\0\0\0\x02xx\0\0\x01\x12\0\x03\0\0\0\x01\0\x08\0\0\0\0\0\0";
+    static const char big[] = "MM\0*\0\0\0\x08\0\x02\x01\x0f\0\x02\0\0\0\x02xx\0\0"
+                              "\x01\x12\0\x03\0\0\0\x01\0\x08\0\0\0\0\0\0";
     CHECK(image_exif_orientation((const uint8_t *)big, sizeof big - 1) == 8);
     for (size_t n = 0; n < 34; n++) {
         uint8_t *copy = mem_alloc(n + 1, 1);

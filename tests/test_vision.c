@@ -135,7 +135,7 @@ static void load_media(struct media *media, int n)
         snprintf(path, sizeof path, MEDIA "%s", p->file);
         text_free(&files[i]);
         CHECK_MSG(file_read(path, 1 << 24, &files[i], &e) == 0, "%s", e.msg);
-        media[i] = (struct media){.kind = MEDIA_IMAGE, .bytes = files[i].data, .n_bytes = files[i].len, .name = p->file};
+        media[i] = (struct media){MEDIA_IMAGE, files[i].data, files[i].len, .name = p->file};
     }
 }
 
@@ -285,7 +285,8 @@ static void contradictions(void)
     if (!fixtures())
         SKIP("no ../shared");
     static const struct { const char *key, *value, *says; } bad[] = {
-        {"hidden_size", "63", "input_proj"}, {"hidden_size", "\"64\"", "hidden_size"}, {"hidden_size", "null", "hidden_size"},
+        {"hidden_size", "63", "input_proj"}, {"hidden_size", "\"64\"", "hidden_size"},
+        {"hidden_size", "null", "hidden_size"},
         {"num_hidden_layers", "4", "layers.3."}, {"num_hidden_layers", "0", "num_hidden_layers"},
         {"num_attention_heads", "3", "num_key_value_heads"}, {"num_key_value_heads", "2", "num_key_value_heads"},
         {"head_dim", "18", "head_dim"}, {"head_dim", "32", "q_norm"}, {"intermediate_size", "97", "gate_proj"},
