@@ -13,6 +13,7 @@ struct bench {
     int prompt, steps, rounds;
     struct machine_limits limits;
     double weight_bytes;        /* read for one decode step: everything but the per-layer embeddings */
+    double row_work, head_work; /* multiply-adds of a row through all layers, and for its logits */
     float *logits;
     int32_t *ids;
     struct text json;
@@ -40,8 +41,10 @@ static void count_work(struct bench *b)
     for (size_t i = 0; i < weights_count(w); i++) {
         const struct tensor *t = weights_at(w, i);
         bool decoder = strstr(t->name, "language_model.") || !strstr(t->name, "tower");
-        if (t->n_dims == 2 && decoder && !strstr(t->name, "embed_tokens_per_layer") && !strstr(t->name, "probe"))
-            b->weight_bytes += (double)t->n_bytes;
+        if (t->n_dims != 2 || !decoder || strstr(t->name, "embed_tokens_per_layer") || strstr(t->name, "probe"))
+            continue;
+        b->weight_bytes += (double)t->n_bytes;
+        *(strstr(t->name, "embed_tokens") ? &b->head_work : &b->row_work) += (double)tensor_elements(t);
     }
 }
 
@@ -75,9 +78,15 @@ static int bench_prefill(struct bench *b, bool all_rows, struct err *e)
         seq_free(s);
     }
     free(logits);
-    if (!failed)
-        report(b, all_rows ? "prompt, all rows" : "prompt, last row", "tokens/s", spread_of(rate, b->rounds), NAN, "");
-    return failed;
+    if (failed)
+        return -1;
+    struct spread s = spread_of(rate, b->rounds);
+    if (all_rows)
+        report(b, "prompt, all rows", "tokens/s", s,
+               s.median * (b->row_work + b->head_work) / b->limits.multiply_adds, "the multiply-add limit");
+    else
+        report(b, "prompt, last row", "tokens/s", s, NAN, "");
+    return 0;
 }
 
 static int bench_decode(struct bench *b, int batch, struct err *e)
@@ -144,10 +153,42 @@ static void make_sound(struct text *t)
         put_le(t, (uint32_t)(int32_t)(8000 * sin(i * 0.05 + i * 1e-6 * i)) & 0xffff, 2);
 }
 
+static double config_number(const struct engine *m, const char *part, const char *key, double fallback)
+{
+    const cJSON *v = json_get(engine_config(m, part), key);
+    return cJSON_IsNumber(v) ? v->valuedouble : fallback;
+}
+
+/* Multiply-adds of a tower for this many soft tokens, from its tensors: a matrix meets every row once (a patch, a
+ * frame, or a soft token behind the tower), a 3 x 3 kernel every point of its output, attention every pair of patches
+ * twice. */
+static double encoder_work(const struct engine *m, enum media_kind kind, double tokens)
+{
+    const struct weights *w = engine_weights(m);
+    const char *tower = kind == MEDIA_IMAGE ? "vision_tower." : "audio_tower.";
+    const char *projector = kind == MEDIA_IMAGE ? "embed_vision." : "embed_audio.";
+    double pooling = config_number(m, "vision_config", "pooling_kernel_size", 3), work = 0;
+    double rows = kind == MEDIA_IMAGE ? tokens * pooling * pooling : tokens;
+    for (size_t i = 0; i < weights_count(w); i++) {
+        const struct tensor *t = weights_at(w, i);
+        double n = (double)tensor_elements(t);
+        if (strstr(t->name, projector) && t->n_dims == 2)
+            work += n * tokens;
+        else if (strstr(t->name, tower) && t->n_dims == 2)
+            work += n * rows;
+        else if (strstr(t->name, tower) && t->n_dims == 4)
+            work += n * (t->dim[1] == 1 ? 2 * rows * 64 : rows * 32);
+    }
+    if (kind == MEDIA_IMAGE)
+        work += 2 * rows * rows * config_number(m, "vision_config", "hidden_size", 0) *
+                config_number(m, "vision_config", "num_hidden_layers", 0);
+    return work;
+}
+
 static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
 {
     struct text file = {0};
-    double ms[32];
+    double ms[32], work = 0;
     int failed = 0;
     kind == MEDIA_IMAGE ? make_picture(&file) : make_sound(&file);
     struct media media = {.kind = kind, .bytes = file.data, .n_bytes = file.len, .name = "generated"};
@@ -156,12 +197,15 @@ static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
         double start = clock_ms();
         failed = engine_encode(b->m, &media, 1, &tokens, e);
         ms[r] = (clock_ms() - start) / (kind == MEDIA_AUDIO ? 10 : 1);
+        work = encoder_work(b->m, kind, tokens.n_tokens) / (kind == MEDIA_AUDIO ? 10 : 1);
         media_tokens_free(&tokens);
     }
     text_free(&file);
     if (failed)
         return -1;
-    report(b, kind == MEDIA_IMAGE ? "picture of 640 x 480" : "second of sound", "ms", spread_of(ms, b->rounds), NAN, "");
+    struct spread s = spread_of(ms, b->rounds);
+    report(b, kind == MEDIA_IMAGE ? "picture of 640 x 480" : "second of sound", "ms", s,
+           work / b->limits.multiply_adds * 1e3 / s.median, "the multiply-add limit");
     return 0;
 }
 
