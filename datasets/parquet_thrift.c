@@ -348,6 +348,8 @@ int pq_read_footer(const uint8_t *data, size_t size, const char *file, struct ar
     bool long_enough = size >= 12;
     if (long_enough && memcmp(data + size - 4, "PARE", 4) == 0)
         return fault(e, "E_UNSUPPORTED", "%s: the footer is encrypted", file);
+    if (size > 19 && memcmp(data, "version https://git", 19) == 0)
+        return fault(e, "E_MAGIC", "%s: a Git LFS pointer stands for the file; fetch it (git lfs pull)", file);
     if (!long_enough || memcmp(data, "PAR1", 4) != 0 || memcmp(data + size - 4, "PAR1", 4) != 0)
         return fault(e, "E_MAGIC", "%s: no parquet file: it must begin and end with PAR1", file);
     const uint8_t *tail = data + size - 8;
