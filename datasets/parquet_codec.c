@@ -54,6 +54,8 @@ static bool gunzip(const uint8_t *in, size_t n, uint8_t *out, size_t out_n)
     if (inflateInit2(&z, 15 + 32) != Z_OK)
         return false;
     int rc = inflate(&z, Z_FINISH);
+    while (rc == Z_STREAM_END && z.avail_in && z.avail_out && inflateReset(&z) == Z_OK)     /* several members */
+        rc = inflate(&z, Z_FINISH);
     inflateEnd(&z);
     return rc == Z_STREAM_END && z.avail_out == 0;
 }
