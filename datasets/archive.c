@@ -9,7 +9,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -348,6 +347,22 @@ static int tar_member(struct archive *a, uint64_t *at, uint64_t total, struct ta
     return rc ? -1 : 1;
 }
 
+/* To the end of the stream, so that its checksum is known to be right and no member is longer than it. */
+static int drain_gzip(struct archive *a, uint64_t at, struct err *e)
+{
+    uint64_t end = 0;
+    char rest[4096];
+    int64_t got;
+    for (size_t i = 0; i < a->n; i++)
+        if (a->members[i].at + a->members[i].size > end)
+            end = a->members[i].at + a->members[i].size;
+    for (at = at > end ? at : end; (got = gzip_read(a->gz, at, rest, sizeof rest, e)) > 0; at += (uint64_t)got)
+        ;
+    if (got == 0 && end > 0)
+        got = gzip_read(a->gz, end - 1, rest, 1, e) - 1;
+    return got == 0 ? 0 : e->code ? -1 : fault(e, "E_TRUNCATED", "%s: the last member is cut", a->path);
+}
+
 static int list_tar(struct archive *a, struct err *e)
 {
     struct tar_next next = {0};
@@ -358,23 +373,7 @@ static int list_tar(struct archive *a, struct err *e)
     while ((rc = tar_member(a, &at, total, &next, e)) > 0)
         ;
     text_free(&next.name);
-    /* To the end of the stream, so that its checksum is known to be right, and no member is longer than it. */
-    if (!rc && a->gz) {
-        uint64_t end = 0;
-        for (size_t i = 0; i < a->n; i++)
-            if (a->members[i].at + a->members[i].size > end)
-                end = a->members[i].at + a->members[i].size;
-        char rest[4096];
-        int64_t got;
-        if (end > 0 && end - 1 < at) {
-            for (at = at > end ? at : end; (got = gzip_read(a->gz, at, rest, sizeof rest, e)) > 0; at += (uint64_t)got)
-                ;
-            rc = got < 0 ? -1 : 0;
-            if (!rc && gzip_read(a->gz, end - 1, rest, 1, e) != 1)
-                rc = e->code ? -1 : fault(e, "E_TRUNCATED", "%s: the last member is cut", a->path);
-        }
-    }
-    return rc;
+    return !rc && a->gz ? drain_gzip(a, at, e) : rc;
 }
 
 /* ---- zip --------------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* dataset.c - the frame around the readers: opening, splits, iteration, refused rows, notes. */
 #include "datasets/reader.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -328,6 +327,7 @@ void dataset_close(struct dataset *d)
     }
     free(d->examples);
     free(d->counters);
+    free(d->media_name);
     free(d->media_blobs);
     free(d->ids.slots);
     free(d->contents.slots);
@@ -362,8 +362,13 @@ static void absorb(struct dataset *d, const struct sample *s)
     sha256_update(&d->sha, t.data, t.len);
     for (int i = 0; i < s->n_media; i++) {
         const struct sample_media *m = &s->media[i];
-        char hex[65];
-        sha256_hex_of(m->bytes, m->n_bytes, hex);
+        char *hex = d->media_sha;
+        bool same_recording = m->end_s > 0 && d->media_name && strcmp(d->media_name, m->name) == 0;
+        if (!same_recording) {
+            free(d->media_name);
+            d->media_name = mem_strdup(m->name);
+            sha256_hex_of(m->bytes, m->n_bytes, hex);
+        }
         content = hash_text(content, hex);
         text_clear(&t);
         text_puts(&t, hex);

@@ -1,9 +1,7 @@
 /* fields.c - what readers share: finding table files, and taking checked fields out of a row. */
 #include "datasets/reader.h"
 
-#include <ctype.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

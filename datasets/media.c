@@ -2,7 +2,8 @@
  * structure and, for sounds, the samples are checked, so that a damaged file is refused when the data are read.
  *
  * PNG: chunk structure and CRCs. JPEG: markers up to the frame header, end mark. WAV: the header against the file's
- * length before libsndfile, which shortens silently. FLAC, Ogg/Opus, MP3: decoded once by libsndfile.
+ * length before libsndfile, which shortens silently; samples in floating point must be finite. FLAC: decoded once, as
+ * its header claims a length and a checksum. Ogg and MP3: their headers.
  */
 #include "datasets/reader.h"
 
@@ -205,22 +206,24 @@ static int check_wav(const struct sample_media *m, char *warning, size_t warning
     return fault(e, "E_AUDIO", "%s: a WAV without a %s", m->name, format ? "data chunk" : "format chunk");
 }
 
-/* Decodes the whole sound; the frames that came out. */
-static sf_count_t play(SNDFILE *f, const SF_INFO *info, bool *finite)
+/* Whether all samples of a sound stored in floating point are finite. */
+static bool all_finite(SNDFILE *f, const SF_INFO *info)
 {
     enum { FRAMES = 4096 };
-    float *buf = NEW(float, (size_t)FRAMES * (size_t)info->channels);
-    sf_count_t total = 0, got;
-    while ((got = sf_readf_float(f, buf, FRAMES)) > 0) {
-        for (sf_count_t i = 0; i < got * info->channels && *finite; i++)
-            *finite = isfinite(buf[i]);
-        total += got;
-    }
+    int subtype = info->format & SF_FORMAT_SUBMASK;
+    if (subtype != SF_FORMAT_FLOAT && subtype != SF_FORMAT_DOUBLE)
+        return true;
+    double *buf = NEW(double, (size_t)FRAMES * (size_t)info->channels);
+    bool finite = true;
+    for (sf_count_t got; finite && (got = sf_readf_double(f, buf, FRAMES)) > 0;)
+        for (sf_count_t i = 0; i < got * info->channels && finite; i++)
+            finite = isfinite(buf[i]);
     free(buf);
-    return total;
+    return finite;
 }
 
-/* The same for FLAC, over whose samples (little-endian, as many bytes as they need) the header has an MD5. */
+/* Decodes a FLAC, over whose samples (little-endian, as many bytes as they need) the header has an MD5; the frames that
+ * came out. */
 static sf_count_t play_flac(SNDFILE *f, const SF_INFO *info, const struct sample_media *m, char *warning,
                             size_t warning_size)
 {
@@ -267,7 +270,7 @@ static int check_sound(const struct sample_media *m, char *warning, size_t warni
         info.frames = 0;
     double seconds = info.samplerate > 0 ? (double)info.frames / info.samplerate : 0;
     int rc = 0;
-    bool finite = true, recording = m->end_s > 0, is_flac = (info.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_FLAC;
+    bool recording = m->end_s > 0, is_flac = (info.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_FLAC;
     if (info.channels < 1 || info.channels > 64 || info.samplerate < 1)
         rc = fault(e, "E_AUDIO", "%s: %d channels at %d Hz", m->name, info.channels, info.samplerate);
     else if (info.frames == 0)
@@ -276,11 +279,9 @@ static int check_sound(const struct sample_media *m, char *warning, size_t warni
         rc = fault(e, "E_TOO_LARGE", "%s: %.0f seconds; at most %.0f are read", m->name, seconds, seconds_max);
     else if (recording)
         rc = 0;                                 /* its segments are decoded one by one, by the engine */
-    else if (!is_flac)
-        play(f, &info, &finite);
-    else if (play_flac(f, &info, m, warning, warning_size) < info.frames)
+    else if (is_flac && play_flac(f, &info, m, warning, warning_size) < info.frames)
         rc = fault(e, "E_AUDIO", "%s: fewer samples than its header says: it is cut or damaged", m->name);
-    if (!rc && !finite)
+    if (!rc && !recording && !is_flac && !all_finite(f, &info))
         rc = fault(e, "E_NONFINITE", "%s: a sample is infinite or not a number", m->name);
     if (!rc && m->end_s > seconds + 0.25)
         rc = fault(e, "E_SEGMENT", "%s: a segment from %.2f s to %.2f s, the sound has %.2f s", m->name, m->begin_s,

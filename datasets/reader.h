@@ -90,6 +90,7 @@ struct dataset {
     struct counter { char *key; int64_t n; } *counters;
     int n_counters;
     struct sha256 sha;
+    char *media_name, media_sha[65];    /* of the media hashed last: segments of one recording follow each other */
     struct text found, warnings, skipped, notes;
     int n_warnings, n_skip_lines;
     bool ended;

@@ -2,7 +2,6 @@
  * missing), or the hub's parquet shards. Labels are A to E or 1 to 5, and the answer key follows the row's own. */
 #include "datasets/reader.h"
 
-#include <ctype.h>
 #include <string.h>
 
 static const char *split_in(const char *base)

@@ -5,7 +5,6 @@
  */
 #include "datasets/reader.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

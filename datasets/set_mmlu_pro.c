@@ -1,7 +1,6 @@
 /* set_mmlu_pro.c - MMLU-Pro: the hub's parquet shards, or the same rows as JSON lines (test.jsonl). */
 #include "datasets/reader.h"
 
-#include <string.h>
 
 static int find(struct dataset *d, struct err *e)
 {

@@ -14,14 +14,16 @@ static const struct { const char *format, *name; } kinds[] = {
     {"gigaspeech", "GigaSpeech.json"}, {"gigaspeech", "test_chunks_0000_metadata.csv"}, {"earnings22", "metadata.csv"},
 };
 
+static char dir[] = "/tmp/handoff-fuzz-XXXXXX";
+static void remove_dir(void) { rmdir(dir); }
+
 static int fuzz_one(const uint8_t *data, size_t n)
 {
     if (n == 0)
         return 0;
     size_t k = data[0] % (sizeof kinds / sizeof *kinds);
-    static char dir[] = "/tmp/handoff-fuzz-XXXXXX";
     static bool made;
-    if (!made && !mkdtemp(dir))
+    if (!made && (!mkdtemp(dir) || atexit(remove_dir)))
         abort();
     made = true;
     char path[256];
