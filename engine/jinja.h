@@ -21,7 +21,7 @@
 enum { JINJA_MAX_DEPTH = 1000, JINJA_MAX_BRACKETS = 100, JINJA_MAX_NESTING = 200 };
 #define JINJA_MAX_SOURCE ((size_t)1 << 20)
 #define JINJA_MAX_OUTPUT ((size_t)64 << 20)
-#define JINJA_BUDGET ((size_t)1 << 29)
+#define JINJA_BUDGET ((size_t)1 << 28)
 
 /* ---- values (jinja_value.c) ------------------------------------------------------------------------------------ */
 
