@@ -141,13 +141,24 @@ static int sort_members(struct archive *a, struct err *e)
 
 /* ---- folder ------------------------------------------------------------------------------------------------------ */
 
-/* Symbolic links in a user's own folder are followed: hub caches consist of them. */
-static int list_folder(struct archive *a, const char *folder, const char *prefix, int depth, struct err *e)
+struct folder { const struct folder *above; dev_t device; ino_t inode; int depth; };
+
+/* Symbolic links in a user's own folder are followed: hub caches consist of them. One that leads back to a folder on the
+ * way is not. */
+static int list_folder(struct archive *a, const char *folder, const char *prefix, const struct folder *above,
+                       struct err *e)
 {
+    struct stat own;
+    if (stat(folder, &own))
+        return err_machine(e, "%s", folder);
+    struct folder here = {above, own.st_dev, own.st_ino, above ? above->depth + 1 : 0};
+    for (const struct folder *f = above; f; f = f->above)
+        if (f->device == here.device && f->inode == here.inode)
+            return 0;
     DIR *dir = opendir(folder);
     if (!dir)
         return err_machine(e, "%s: cannot be listed", folder);
-    int rc = depth > FOLDER_DEPTH_MAX ?
+    int rc = here.depth > FOLDER_DEPTH_MAX ?
              fault(e, "E_TOO_LARGE", "%s: more than %d folders deep", folder, FOLDER_DEPTH_MAX) : 0;
     for (struct dirent *d; !rc && (d = readdir(dir));) {
         if (d->d_name[0] == '.')
@@ -157,7 +168,7 @@ static int list_folder(struct archive *a, const char *folder, const char *prefix
         struct stat st;
         if (stat(path, &st) == 0) {
             if (S_ISDIR(st.st_mode))
-                rc = list_folder(a, path, name, depth + 1, e);
+                rc = list_folder(a, path, name, &here, e);
             else if (S_ISREG(st.st_mode) && !strchr(name, '\\'))
                 rc = add_member(a, name, strlen(name), (uint64_t)st.st_size, 0, e);
         }
@@ -531,7 +542,7 @@ int archive_open(struct archive **out, const char *path, struct err *e)
     int rc;
     if (path_is_dir(a->path)) {
         a->form = FORM_FOLDER;
-        rc = list_folder(a, a->path, "", 0, e);
+        rc = list_folder(a, a->path, "", NULL, e);
     } else {
         rc = list_file(a, e);
     }

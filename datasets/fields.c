@@ -284,11 +284,17 @@ int add_member_media(struct dataset *d, struct sample *s, enum sample_modality k
         d->media_blobs = mem_grow(d->media_blobs, (size_t)d->cap_media_blobs, sizeof *d->media_blobs);
     }
     struct blob *b = &d->media_blobs[d->n_media_blobs];
-    if (member_read(p.archive, p.member, max, b, e))
+    *b = (struct blob){0};
+    if (p.file ? map_open(&b->map, p.file, e) : member_read(p.archive, p.member, max, b, e))
         return -1;
+    if (p.file) {
+        b->data = (const char *)b->map.data;
+        b->size = b->map.size;
+    }
     d->n_media_blobs++;
     return add_media(d, s, (struct sample_media){.kind = kind, .bytes = b->data, .n_bytes = b->size,
-                                                 .name = p.member->name, .begin_s = p.begin_s, .end_s = p.end_s}, e);
+                                                 .name = p.file ? p.file : p.member->name, .begin_s = p.begin_s,
+                                                 .end_s = p.end_s}, e);
 }
 
 static int by_base(const void *x, const void *y)
@@ -312,12 +318,26 @@ static void index_bases(struct dataset *d)
     qsort(d->bases, d->n_bases, sizeof *d->bases, by_base);
 }
 
+bool place_found(struct place p) { return p.member || p.file; }
+
+struct place find_beside(struct dataset *d, const char *name)
+{
+    const struct source *src = &d->sources[d->i_source];
+    const char *folder = folder_of(&d->scratch, src->member->name), *path = archive_path(src->archive);
+    name += text_begins(name, "./") ? 2 : 0;
+    if (strcmp(archive_form(src->archive), "file") == 0) {
+        char *file = arena_printf(&d->scratch, "%.*s%s", (int)(path_base(path) - path), path, name);
+        return (struct place){.file = file_exists(file) ? file : NULL};
+    }
+    const char *full = *folder ? arena_printf(&d->scratch, "%s/%s", folder, name) : name;
+    return (struct place){.archive = src->archive, .member = archive_find(src->archive, full)};
+}
+
 struct place find_media(struct dataset *d, const char *name)
 {
-    struct archive *a = d->sources[d->i_source].archive;
-    const struct member *m = archive_find(a, name);
-    if (m)
-        return (struct place){.archive = a, .member = m};
+    struct place p = find_beside(d, name);
+    if (place_found(p))
+        return p;
     if (!d->bases)
         index_bases(d);
     struct base_name key = {.base = path_base(name)};

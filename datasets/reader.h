@@ -138,12 +138,16 @@ int set_answers(struct dataset *d, struct sample *s, const cJSON *list, struct e
 cJSON *sample_meta(struct dataset *d, struct sample *s);       /* created at the first call */
 const char *letter(struct dataset *d, int i);                   /* "A" for 0 */
 int64_t count_up(struct dataset *d, const char *key);           /* 0, 1, 2, ... per key */
-/* Media of a sample: a member of the archive, or bytes that live as long as the row. Checked by media.c. */
-struct place { struct archive *archive; const struct member *member; double begin_s, end_s; };
+/* Media of a sample: a member of an archive, a file beside a table that was named alone, or bytes that live as long as
+ * the row. Checked by media.c. */
+struct place { struct archive *archive; const struct member *member; const char *file; double begin_s, end_s; };
 int add_member_media(struct dataset *d, struct sample *s, enum sample_modality kind, struct place p, size_t max,
                      struct err *e);
-/* A member by its full name in the row's archive, else by its last name in any archive of the set. member is NULL if it
- * is nowhere. */
+/* Whether there is such a place. */
+bool place_found(struct place p);
+/* What a name means that is relative to the folder of the row's table. */
+struct place find_beside(struct dataset *d, const char *name);
+/* The same, else by its last name in any archive of the set. */
 struct place find_media(struct dataset *d, const char *name);
 int add_bytes_media(struct dataset *d, struct sample *s, enum sample_modality kind, const void *bytes, size_t n,
                     const char *name, struct err *e);

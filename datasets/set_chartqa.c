@@ -41,10 +41,8 @@ static enum row_result map_official(struct dataset *d, struct sample *s, struct 
     cJSON_AddStringToObject(sample_meta(d, s), "imgname", name);
     if (!name_is_safe(name) || strchr(name, '/'))
         return refuse(d, e, "E_PATH", "\"%s\" is no plain file name", name);
-    const char *folder = folder_of(&d->scratch, src->member->name);
-    struct place p = {.archive = d->archive};
-    p.member = archive_find(d->archive, arena_printf(&d->scratch, "%s%spng/%s", folder, *folder ? "/" : "", name));
-    if (!p.member)
+    struct place p = find_beside(d, arena_printf(&d->scratch, "png/%s", name));
+    if (!place_found(p))
         return refuse(d, e, "E_MISSING_MEDIA", "png/%s is not there", name);
     return add_member_media(d, s, MODALITY_IMAGE, p, MEMBER_MEDIA_MAX, e) ? ROW_REFUSED : ROW_OK;
 }

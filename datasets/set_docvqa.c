@@ -64,9 +64,8 @@ static int take_picture(struct dataset *d, struct sample *s, const cJSON *row, s
         refuse(d, e, "E_PATH", "\"%s\" leaves its folder", name);
         return -1;
     }
-    const char *folder = folder_of(&d->scratch, src->member->name);
-    struct place p = find_media(d, arena_printf(&d->scratch, "%s%s%s", folder, *folder ? "/" : "", name));
-    if (!p.member) {
+    struct place p = find_media(d, name);
+    if (!place_found(p)) {
         refuse(d, e, "E_MISSING_MEDIA", "%s is not there", name);
         return -1;
     }

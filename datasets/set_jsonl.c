@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct own { bool typed; enum answer_type type; struct mapped *maps; int n_maps; };
+struct own { bool typed; enum answer_type type; };
 
 static const struct { const char *name; enum answer_type type; const char *grader; } types[] = {
     {"mcq", ANSWER_CHOICE, "choice"},      {"numeric", ANSWER_NUMBER, "number"},
@@ -129,41 +129,18 @@ static int take_type(struct dataset *d, const cJSON *options, bool sound, const 
     return 0;
 }
 
-/* A file beside the table: in the archive, or on disk where the path is the table itself. */
 static int add_file(struct dataset *d, struct sample *s, enum sample_modality kind, const char *name, struct err *e)
 {
-    struct own *own = d->state;
     if (!name_is_safe(name)) {
         refuse(d, e, "E_PATH", "\"%s\" must be a path inside the folder of the file", name);
         return -1;
     }
-    const struct member *table = d->sources[d->i_source].member;
-    const char *folder = folder_of(&d->scratch, table->name);
-    while (name[0] == '.' && name[1] == '/')
-        name += 2;
-    const char *full = *folder ? arena_printf(&d->scratch, "%s/%s", folder, name) : name;
-    if (strcmp(archive_form(d->archive), "file") != 0) {
-        const struct member *m = archive_find(d->archive, full);
-        if (!m) {
-            refuse(d, e, "E_MISSING_MEDIA", "\"%s\" is not there", name);
-            return -1;
-        }
-        return add_member_media(d, s, kind, (struct place){d->archive, m, 0, 0}, MEMBER_MEDIA_MAX, e);
-    }
-    const char *path = archive_path(d->archive);
-    char *on_disk = arena_printf(&d->scratch, "%.*s%s", (int)(path_base(path) - path), path, name);
-    if (!file_exists(on_disk)) {
-        refuse(d, e, "E_MISSING_MEDIA", "%s is not there", on_disk);
+    struct place p = find_beside(d, name);
+    if (!place_found(p)) {
+        refuse(d, e, "E_MISSING_MEDIA", "\"%s\" is not there", name);
         return -1;
     }
-    if (d->dry)
-        return 0;
-    own->maps = mem_grow(own->maps, (size_t)own->n_maps + 1, sizeof *own->maps);
-    struct mapped *map = &own->maps[own->n_maps];
-    if (map_open(map, on_disk, e))
-        return -1;
-    own->n_maps++;
-    return add_bytes_media(d, s, kind, map->data, map->size, on_disk, e);
+    return add_member_media(d, s, kind, p, MEMBER_MEDIA_MAX, e);
 }
 
 static int add_files(struct dataset *d, struct sample *s, enum sample_modality kind, const char *one, const char *many,
@@ -200,17 +177,9 @@ static int take_answers(struct dataset *d, struct sample *s, const cJSON *answer
     return 0;
 }
 
-static void release_maps(struct own *own)
-{
-    for (int i = 0; i < own->n_maps; i++)
-        map_close(&own->maps[i]);
-    own->n_maps = 0;
-}
-
 static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
 {
     const cJSON *row = d->row.value;
-    release_maps(d->state);
     if (!cJSON_IsObject(row))
         return refuse(d, e, "E_TYPE", "a row must be an object");
     const cJSON *id = first_of(row, "id", "question_id", "index"), *text = first_of(row, "question", "prompt", "query");
@@ -287,15 +256,7 @@ static int find(struct dataset *d, struct err *e)
     return 0;
 }
 
-static void close_own(struct dataset *d)
-{
-    struct own *own = d->state;
-    if (!own)
-        return;
-    release_maps(own);
-    free(own->maps);
-    free(own);
-}
+static void close_own(struct dataset *d) { free(d->state); }
 
 const struct format format_jsonl = {
     .name = "jsonl", .dataset = "jsonl", .type = ANSWER_TEXT, .modality = MODALITY_TEXT, .split = "all",

@@ -20,20 +20,6 @@ static int find(struct dataset *d, struct err *e)
             add_source(d, (struct source){.member = m, .kind = ROWS_JSON,
                                           .split = text_begins(base, "mmau-test.") ? "test" : "test-mini"});
     }
-    /* the sounds lie beside a JSON that was named alone */
-    if (d->n_sources && strcmp(archive_form(d->archive), "file") == 0) {
-        const char *path = archive_path(d->archive);
-        char *folder = arena_printf(&d->arena, "%.*s", (int)(path_base(path) - path), path);
-        struct archive *beside;
-        if (archive_open(&beside, *folder ? folder : ".", e))
-            return -1;
-        d->sources[0].member = archive_find(beside, path_base(path));
-        d->sources[0].archive = beside;
-        archive_close(d->archive);
-        d->archive = beside;
-        if (!d->sources[0].member)
-            return not_found(d, "mmau-test-mini.json", e);
-    }
     for (size_t i = 0; d->n_sources && archive_is_folder(d->archive) && i < archive_count(d->archive); i++) {
         const char *name = archive_member(d->archive, i)->name;
         bool packed = text_ends(name, ".tar.gz") || text_ends(name, ".zip") || text_ends(name, ".tar");
@@ -82,14 +68,12 @@ static int take_sound(struct dataset *d, struct sample *s, const cJSON *row, str
     const char *name = need_text(d, row, "audio_id", e);
     if (!name)
         return -1;
-    name += text_begins(name, "./") ? 2 : 0;
     if (!name_is_safe(name)) {
         refuse(d, e, "E_PATH", "\"%s\" leaves its folder", name);
         return -1;
     }
-    const char *folder = folder_of(&d->scratch, d->sources[d->i_source].member->name);
-    struct place p = find_media(d, arena_printf(&d->scratch, "%s%s%s", folder, *folder ? "/" : "", name));
-    if (!p.member) {
+    struct place p = find_media(d, name);
+    if (!place_found(p)) {
         refuse(d, e, "E_MISSING_MEDIA", "%s is not there", name);
         return -1;
     }

@@ -145,10 +145,8 @@ static enum row_result libri_map(struct dataset *d, struct sample *s, struct err
     cJSON *meta = sample_meta(d, s);
     cJSON_AddNumberToObject(meta, "speaker_id", atof(s->subject));
     cJSON_AddNumberToObject(meta, "chapter_id", s->id[dash] ? atof(s->id + dash + 1) : 0);
-    const char *folder = folder_of(&d->scratch, src->member->name);
-    struct place p = {.archive = src->archive};
-    p.member = archive_find(src->archive, arena_printf(&d->scratch, "%s%s%s.flac", folder, *folder ? "/" : "", s->id));
-    if (!p.member)
+    struct place p = find_beside(d, arena_printf(&d->scratch, "%s.flac", s->id));
+    if (!place_found(p))
         return refuse(d, e, "E_MISSING_MEDIA", "%s.flac is not there", s->id);
     return add_member_media(d, s, MODALITY_AUDIO, p, MEMBER_MEDIA_MAX, e) ? ROW_REFUSED : ROW_OK;
 }
@@ -298,9 +296,8 @@ static enum row_result giga_official(struct dataset *d, struct sample *s, struct
         return refuse(d, e, "E_SEGMENT", "%s: from %g s to %g s", s->id, begin->valuedouble, end->valuedouble);
     if (!name_is_safe(path))
         return refuse(d, e, "E_PATH", "\"%s\" leaves its folder", path);
-    const char *folder = folder_of(&d->scratch, d->sources[d->i_source].member->name);
-    struct place p = find_media(d, arena_printf(&d->scratch, "%s%s%s", folder, *folder ? "/" : "", path));
-    if (!p.member)
+    struct place p = find_media(d, path);
+    if (!place_found(p))
         return refuse(d, e, "E_MISSING_MEDIA", "%s is not there", path);
     p.begin_s = begin->valuedouble;
     p.end_s = end->valuedouble;
@@ -320,7 +317,7 @@ static enum row_result giga_csv(struct dataset *d, struct sample *s, struct err 
     if (giga_facts(d, s, text, s->group) && d->split)
         return ROW_IGNORED;
     struct place p = find_media(d, path);
-    if (!p.member)
+    if (!place_found(p))
         return refuse(d, e, "E_MISSING_MEDIA", "%s is not there", path);
     return add_member_media(d, s, MODALITY_AUDIO, p, MEMBER_MEDIA_MAX, e) ? ROW_REFUSED : ROW_OK;
 }
@@ -398,13 +395,10 @@ static enum row_result earn_official(struct dataset *d, struct sample *s, struct
         return d->refusal;
     if (!name_is_safe(s->id) || strchr(s->id, '/'))
         return refuse(d, e, "E_PATH", "\"%s\" is no file id", s->id);
-    const char *folder = folder_of(&d->scratch, d->sources[d->i_source].member->name);
-    const char *root = *folder ? arena_printf(&d->scratch, "%s/", folder) : "";
-    const struct member *words =
-        archive_find(d->archive, arena_printf(&d->scratch, "%stranscripts/nlp_references/%s.nlp", root, s->id));
-    struct place p = {.archive = d->archive};
-    p.member = archive_find(d->archive, arena_printf(&d->scratch, "%smedia/%s.mp3", root, s->id));
-    if (!words || !p.member)
+    const struct member *words = find_beside(d, arena_printf(&d->scratch, "transcripts/nlp_references/%s.nlp",
+                                                             s->id)).member;
+    struct place p = find_beside(d, arena_printf(&d->scratch, "media/%s.mp3", s->id));
+    if (!words || !place_found(p))
         return refuse(d, e, "E_MISSING_MEDIA", "%s has no %s", s->id, words ? "media/*.mp3" : "transcript");
     int n_tokens;
     const char *text = earn_text(d, words, &n_tokens, e);

@@ -149,6 +149,24 @@ static void long_names(void)
     text_free(&t);
 }
 
+static void folder_loop(void)
+{
+    char dir[] = "/tmp/handoff-folder-XXXXXX", path[64], loop[64];
+    struct archive *a;
+    struct err e = {0};
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/b.txt", dir);
+    snprintf(loop, sizeof loop, "%s/again", dir);
+    CHECK(file_write_atomic(path, "x", 1, &e) == 0 && symlink(".", loop) == 0);
+    if (CHECK_MSG(archive_open(&a, dir, &e) == 0, "%s", e.msg)) {
+        CHECK(archive_count(a) == 1 && archive_find(a, "b.txt") != NULL);
+        archive_close(a);
+    }
+    unlink(path);
+    unlink(loop);
+    rmdir(dir);
+}
+
 static void safe_names(void)
 {
     CHECK(name_is_safe("a") && name_is_safe("a/b.c") && name_is_safe("..a/b..") && name_is_safe("./a"));
@@ -160,6 +178,7 @@ int main(void)
 {
     RUN(random_access);
     RUN(long_names);
+    RUN(folder_loop);
     RUN(safe_names);
     return test_report();
 }

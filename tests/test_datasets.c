@@ -135,14 +135,17 @@ FORM(chartqa_official,
      check_form("chartqa", "chartqa/official_zip", "");)
 FORM(docvqa_official,
      check_form("docvqa", "docvqa/official_rrc", "");
-     check_form("docvqa", "docvqa/official_val_dir", "/val");)
+     check_form("docvqa", "docvqa/official_val_dir", "/val");
+     check_form("docvqa", "docvqa/official_val_dir", "/val/val_v1.0.json");)
 FORM(mmau_official,
      check_form("mmau", "mmau/official", "");
      check_form("mmau", "mmau/official", "/mmau-test-mini.json");)
 FORM(librispeech_official,
      check_form("librispeech", "librispeech/official", "/LibriSpeech");
      check_form("librispeech", "librispeech/official_tar", "");)
-FORM(gigaspeech_official, check_form("gigaspeech", "gigaspeech/official", "");)
+FORM(gigaspeech_official,
+     check_form("gigaspeech", "gigaspeech/official", "");
+     check_form("gigaspeech", "gigaspeech/official", "/GigaSpeech.json");)
 FORM(gigaspeech_chunks, check_form("gigaspeech", "gigaspeech/hf_targz", "");)
 FORM(earnings22_official, check_form("earnings22", "earnings22/official", "/earnings22");)
 
