@@ -181,6 +181,24 @@ static void pieces_and_special_tokens(void)
     tokenizer_close(t);
 }
 
+/* One bad byte spoils its whole run of byte pieces; the next run starts afresh. */
+static void runs_of_byte_pieces(void)
+{
+    if (!file_exists(tiny_path))
+        SKIP("../shared is absent");
+    struct tokenizer *t = open_tokenizer(tiny_path);
+    int32_t c3 = tokenizer_find(t, "<0xC3>"), a9 = tokenizer_find(t, "<0xA9>"), ff = tokenizer_find(t, "<0xFF>");
+    int32_t ids[] = {c3, a9, ff, tokenizer_find(t, "a"), c3, a9, c3};
+    struct text good = {0}, bad = {0};
+    detokenize(t, ids + 3, 3, true, &good);
+    detokenize(t, ids, 7, true, &bad);
+    CHECK_STR(good.data, "a\xc3\xa9");
+    CHECK_STR(bad.data, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "a" "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    text_free(&good);
+    text_free(&bad);
+    tokenizer_close(t);
+}
+
 /* A quadratic encoder would need minutes for these. */
 static void very_long_stretches(void)
 {
@@ -281,6 +299,7 @@ int main(void)
     RUN(golden_lines_of_gemma_3);
     RUN(bytes_that_are_not_utf8);
     RUN(pieces_and_special_tokens);
+    RUN(runs_of_byte_pieces);
     RUN(very_long_stretches);
     RUN(damaged_files_are_refused);
     return test_report();
