@@ -109,6 +109,7 @@ static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
 const struct format format_mmau = {
     .name = "mmau", .dataset = "mmau", .type = ANSWER_CHOICE, .modality = MODALITY_AUDIO, .split = "test-mini",
     .max_tokens = 64, .grader = "mmau",
-    .prompt = "{question}\n{options}\nAnswer with the option's letter from the given choices directly.",
+    /* the official rule compares words with the choice's text: a bare letter is wrong under it */
+    .prompt = "{question}\n{options}\nAnswer with the full text of the right option only.",
     .published = {{"test-mini", 1000}, {"test", 9000}}, .find = find, .map = map,
 };
