@@ -338,6 +338,25 @@ static size_t first_nonfinite(const float *x, size_t n)
     return i;
 }
 
+/* Goes to a frame. libsndfile's seeking in Vorbis crashes on damaged streams, so there what lies before is decoded. */
+static int go_to(SNDFILE *file, const SF_INFO *info, sf_count_t first, const char *name, struct err *e)
+{
+    static _Thread_local float skipped[BLOCK];
+    if (first == 0)
+        return 0;
+    if ((info->format & SF_FORMAT_SUBMASK) != SF_FORMAT_VORBIS) {
+        if (sf_seek(file, first, SEEK_SET) == first)
+            return 0;
+        return err_input(e, "%s: damaged: seeking to sample %lld failed", name, (long long)first);
+    }
+    for (sf_count_t at = 0, got, per_block = BLOCK / info->channels; at < first; at += got) {
+        got = sf_readf_float(file, skipped, first - at < per_block ? first - at : per_block);
+        if (got <= 0)
+            return err_input(e, "%s: cut short: only %lld samples could be decoded", name, (long long)at);
+    }
+    return 0;
+}
+
 static int read_span(SNDFILE *file, const SF_INFO *info, const struct span *span, struct sink *sink, sf_count_t *n_read,
                      const char *name, struct err *e)
 {
@@ -388,10 +407,8 @@ static int decode_open(SNDFILE *file, const SF_INFO *info, const struct media *m
                        struct err *e)
 {
     struct span span = {0};
-    if (find_span(m, info, &span, e))
+    if (find_span(m, info, &span, e) || go_to(file, info, span.first, m->name, e))
         return -1;
-    if (span.first > 0 && sf_seek(file, span.first, SEEK_SET) != span.first)
-        return err_input(e, "%s: damaged: seeking to sample %lld failed", m->name, (long long)span.first);
     struct sink sink = {0};
     if (info->samplerate != rate) {
         soxr_error_t failed;
