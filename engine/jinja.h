@@ -192,6 +192,7 @@ struct jval jfilter(struct jinja *j, struct jstr name, struct jval v, const stru
 bool jtest(struct jinja *j, struct jstr name, struct jval v, const struct jargs *args);
 /* A method of a string or dict; NULL if there is none of that name. */
 jfunction *jmethod_find(enum jkind kind, struct jstr name);
-jfunction jmethod_upper, jmethod_lower, jmethod_capitalize, jmethod_title, jmethod_replace, jmethod_items;
+jfunction jmethod_upper, jmethod_lower, jmethod_capitalize, jmethod_replace, jmethod_items;
+struct jval jfilter_title(struct jinja *j, struct jstr s);
 
 #endif

@@ -176,7 +176,7 @@ static struct jval eval_slice(struct jinja *j, struct jscope *s, struct jval obj
 {
     need_defined(j, object);
     if (object.kind != J_STRING && object.kind != J_LIST && object.kind != J_TUPLE)
-        return jundefined(jliteral("slice").str);
+        jfail(j, "%s cannot be sliced", jkind_name(object.kind));
     const struct jlist *items = jiterate(j, object);
     int64_t len = (int64_t)items->n, step = 1, count;
     struct jval given = n->c ? eval(j, s, n->c) : jnone();

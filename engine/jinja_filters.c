@@ -45,7 +45,8 @@ static struct jval filter_capitalize(struct jinja *j, struct jval v, const struc
 
 static struct jval filter_title(struct jinja *j, struct jval v, const struct jargs *args)
 {
-    return jmethod_title(j, as_string(j, v), args);
+    (void)args;
+    return jfilter_title(j, jto_str(j, v));
 }
 
 static struct jval filter_replace(struct jinja *j, struct jval v, const struct jargs *args)
@@ -69,8 +70,10 @@ static void put_spaces(struct jinja *j, int64_t n)
 static struct jval filter_indent(struct jinja *j, struct jval v, const struct jargs *args)
 {
     const struct jval *width = jarg(args, 0, "width"), *first = jarg(args, 1, "first"), *blank = jarg(args, 2, "blank");
-    struct jstr s = jto_str(j, v), by = {NULL, 0};
+    struct jstr s = v.str, by = {NULL, 0};
     int64_t n = 4;
+    if (v.kind != J_STRING)
+        jfail(j, "indent: a string was expected, not %s", jkind_name(v.kind));
     if (width && width->kind == J_STRING)
         by = width->str;
     else if (width && !jto_int(*width, &n))
@@ -126,6 +129,12 @@ static struct jval filter_tojson(struct jinja *j, struct jval v, const struct ja
 
 /* ---- numbers --------------------------------------------------------------------------------------------------- */
 
+static void need_defined(struct jinja *j, struct jval v)
+{
+    if (v.kind == J_UNDEFINED)
+        jfail(j, "'%.*s' is undefined", v.str.len > 200 ? 200 : (int)v.str.len, v.str.s);
+}
+
 /* Reads a whole string as a number with surrounding blanks. */
 static bool parse_number(struct jinja *j, struct jstr s, bool integer, struct jval *out)
 {
@@ -147,6 +156,7 @@ static struct jval filter_int(struct jinja *j, struct jval v, const struct jargs
     const struct jval *missing = jarg(args, 0, "default");
     struct jval out;
     int64_t i;
+    need_defined(j, v);
     if (jto_int(v, &i))
         return jint(i);
     bool read = v.kind == J_STRING && parse_number(j, v.str, true, &out);
@@ -163,6 +173,7 @@ static struct jval filter_float(struct jinja *j, struct jval v, const struct jar
 {
     const struct jval *missing = jarg(args, 0, "default");
     struct jval out;
+    need_defined(j, v);
     if (jis_number(v))
         return jfloat(jnumber(v));
     if (v.kind == J_STRING && parse_number(j, v.str, false, &out))
@@ -270,6 +281,7 @@ static struct jval filter_dictsort(struct jinja *j, struct jval v, const struct 
     const struct jval *reverse = jarg(args, 2, "reverse");
     struct jstr field = string_argument(j, by, "key");
     int sign = reverse && jtruth(*reverse) ? -1 : 1;
+    need_defined(j, v);
     struct jval pairs = filter_items(j, v, &no_arguments);
     size_t n = pairs.list->n, column = jstr_is(field, "value");
     if (!column && !jstr_is(field, "key"))
@@ -291,6 +303,12 @@ static struct jval filter_dictsort(struct jinja *j, struct jval v, const struct 
     return pairs;
 }
 
+/* What map and select go over: as in Jinja, a false value of any type is an empty sequence. */
+static const struct jlist *iterate_or_nothing(struct jinja *j, struct jval v)
+{
+    return jtruth(v) ? jiterate(j, v) : jlist_new(j, J_LIST, 0).list;
+}
+
 /* Arguments behind the first `skip`. */
 static struct jargs arguments_behind(const struct jargs *args, size_t skip)
 {
@@ -309,7 +327,7 @@ static struct jval filter_map(struct jinja *j, struct jval v, const struct jargs
     const struct jval *missing = args->n ? NULL : jarg(args, 1, "default");
     if (!attribute && !args->n)
         jfail(j, "map: a filter or attribute= was expected");
-    const struct jlist *items = jiterate(j, v);
+    const struct jlist *items = iterate_or_nothing(j, v);
     struct jargs rest = arguments_behind(args, 1);
     struct jval out = jlist_new(j, J_LIST, items->n);
     for (size_t i = 0; i < items->n; i++) {
@@ -329,7 +347,7 @@ static struct jval keep_items(struct jinja *j, struct jval v, const struct jargs
     size_t at = by_attribute;
     if (by_attribute && !args->n)
         jfail(j, "selectattr or rejectattr: an attribute was expected");
-    const struct jlist *items = jiterate(j, v);
+    const struct jlist *items = iterate_or_nothing(j, v);
     struct jargs rest = arguments_behind(args, at + 1);
     struct jval out = jlist_new(j, J_LIST, items->n);
     out.list->n = 0;

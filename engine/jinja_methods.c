@@ -311,7 +311,8 @@ static uint32_t change_case(struct jinja *j, uint32_t c, bool upper)
     return (uint32_t)(upper ? towupper_l((wint_t)c, j->unicode) : towlower_l((wint_t)c, j->unicode));
 }
 
-enum casing { UPPER, LOWER, CAPITALIZE, TITLE };
+/* TITLE begins a word behind whatever is no letter, WORDS behind white space and -({[< only. */
+enum casing { UPPER, LOWER, CAPITALIZE, TITLE, WORDS };
 
 static struct jval recase(struct jinja *j, struct jstr s, enum casing casing)
 {
@@ -328,7 +329,8 @@ static struct jval recase(struct jinja *j, struct jstr s, enum casing casing)
             jput(j, bytes, (size_t)utf8_encode(upper ? change_case(j, c, true) : lower, bytes));
         else
             jput(j, s.s + i, 1);
-        start = casing == TITLE && !letter;
+        start = (casing == TITLE && !letter) ||
+                (casing == WORDS && (jspace_len(s.s + i, s.len - i) || (c < 0x80 && strchr("-({[<", (int)c))));
         i += n ? (size_t)n : 1;
     }
     return jtake(j, mark);
@@ -352,10 +354,16 @@ struct jval jmethod_capitalize(struct jinja *j, struct jval self, const struct j
     return recase(j, self.str, CAPITALIZE);
 }
 
-struct jval jmethod_title(struct jinja *j, struct jval self, const struct jargs *args)
+static struct jval method_title(struct jinja *j, struct jval self, const struct jargs *args)
 {
     (void)args;
     return recase(j, self.str, TITLE);
+}
+
+/* The filter of that name has other rules than the method. */
+struct jval jfilter_title(struct jinja *j, struct jstr s)
+{
+    return recase(j, s, WORDS);
 }
 
 static struct jval method_join(struct jinja *j, struct jval self, const struct jargs *args)
@@ -439,7 +447,7 @@ static const struct { enum jkind kind; const char *name; jfunction *function; } 
     {J_STRING, "find", method_find}, {J_STRING, "rfind", method_rfind}, {J_STRING, "index", method_index},
     {J_STRING, "count", method_count}, {J_STRING, "replace", jmethod_replace}, {J_STRING, "upper", jmethod_upper},
     {J_STRING, "lower", jmethod_lower}, {J_STRING, "capitalize", jmethod_capitalize},
-    {J_STRING, "title", jmethod_title}, {J_STRING, "join", method_join}, {J_STRING, "isdigit", method_isdigit},
+    {J_STRING, "title", method_title}, {J_STRING, "join", method_join}, {J_STRING, "isdigit", method_isdigit},
     {J_STRING, "isspace", method_isspace},
     {J_DICT, "get", method_get}, {J_DICT, "items", jmethod_items}, {J_DICT, "keys", method_keys},
     {J_DICT, "values", method_values},
