@@ -352,12 +352,11 @@ static int earn_find(struct dataset *d, struct err *e)
         if (strcmp(path_base(m->name), "metadata.csv") == 0 && !strstr(m->name, "subset10"))
             add_source(d, (struct source){.member = m, .kind = ROWS_CSV, .split = "full"});
     }
-    if (d->n_sources) {
+    if (d->n_sources)
         note_form(d, "official whole calls (%s)", archive_form(d->archive));
+    /* split test: the segments, where both forms lie in the folder; split full: the calls */
+    if (!add_parquet(d, "earnings22", NULL) && !add_parquet(d, NULL, NULL) && d->n_sources)
         dataset_warn(d, "whole calls of up to two hours; the published figures are on the segmented form");
-    } else if (!add_parquet(d, "earnings22", NULL)) {
-        add_parquet(d, NULL, NULL);
-    }
     return d->n_sources ? 0 : not_found(d, "the earnings22 folder with metadata.csv, or test-*.parquet", e);
 }
 
