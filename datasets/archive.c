@@ -143,8 +143,8 @@ static int sort_members(struct archive *a, struct err *e)
 
 struct folder { const struct folder *above; dev_t device; ino_t inode; int depth; };
 
-/* Symbolic links in a user's own folder are followed: hub caches consist of them. One that leads back to a folder on the
- * way is not. */
+/* Symbolic links in a user's own folder are followed: hub caches consist of them. One that leads back to a folder on
+ * the way is not. */
 static int list_folder(struct archive *a, const char *folder, const char *prefix, const struct folder *above,
                        struct err *e)
 {

@@ -23,8 +23,8 @@
 /* err_input with the class of the fault behind the message: "... (E_CSV)". Returns -1. */
 int fault(struct err *e, const char *class_name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* Gives the system pages between two addresses of a read-only mapped file back: they are read again when touched, and do
- * not count as the program's memory until then. Harmless on a small range. */
+/* Gives the system pages between two addresses of a read-only mapped file back: they are read again when touched, and
+ * do not count as the program's memory until then. Harmless on a small range. */
 void release_pages(const void *from, const void *to);
 
 /* Bytes that are mapped, owned, or borrowed from the archive. */

@@ -75,8 +75,7 @@ static void note_count(struct dataset *d)
                     rows < want ? "this is a part" : "this is more, perhaps another version");
     text_putc(t, '\n');
     if (d->n_repeated)
-        text_printf(t, "%lld questions occur more than once, with the same choices and media\n",
-                    (long long)d->n_repeated);
+        text_printf(t, "repeated questions (same choices, same media): %lld\n", (long long)d->n_repeated);
 }
 
 const char *dataset_notes(const struct dataset *const_d)
@@ -89,9 +88,9 @@ const char *dataset_notes(const struct dataset *const_d)
                 d->n_sources == 1 ? "table" : "tables");
     note_count(d);
     if (d->n_ignored)
-        text_printf(t, "%lld rows are no samples by the set's own rules\n", (long long)d->n_ignored);
+        text_printf(t, "rows left out by the set's own rules: %lld\n", (long long)d->n_ignored);
     if (d->n_skipped) {
-        text_printf(t, "%lld damaged rows were skipped:\n%s", (long long)d->n_skipped, d->skipped.data);
+        text_printf(t, "damaged rows left out: %lld\n%s", (long long)d->n_skipped, d->skipped.data);
         if (d->n_skipped > d->n_skip_lines)
             text_printf(t, "  and %lld more\n", (long long)(d->n_skipped - d->n_skip_lines));
     }

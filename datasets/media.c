@@ -295,7 +295,8 @@ int media_check(const struct sample_media *m, char *warning, size_t warning_size
     static const char pointer[] = "version https://git-lfs";
     struct picture p;
     if (m->n_bytes >= sizeof pointer - 1 && memcmp(m->bytes, pointer, sizeof pointer - 1) == 0)
-        return fault(e, "E_MISSING_MEDIA", "%s: a Git LFS pointer stands for the file; fetch it (git lfs pull)", m->name);
+        return fault(e, "E_MISSING_MEDIA", "%s: a Git LFS pointer stands for the file; fetch it (git lfs pull)",
+                     m->name);
     if (m->end_s < 0 || m->begin_s < 0 || (m->end_s > 0 && m->end_s <= m->begin_s))
         return fault(e, "E_SEGMENT", "%s: a segment from %.2f s to %.2f s", m->name, m->begin_s, m->end_s);
     return m->kind == MODALITY_AUDIO ? check_sound(m, warning, warning_size, e) : read_picture(m, &p, e);

@@ -1,8 +1,10 @@
 /* Each native form of each hold-out against the fixtures' normalised records, and prompts against their goldens. */
+#define _GNU_SOURCE
 #include "datasets/datasets.h"
 #include "tests/test.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define FIXTURES "../shared/datasets/fixtures/"
 
@@ -211,8 +213,59 @@ FORM(prompts,
      check_prompts("arc-challenge", FIXTURES "arc/official/ARC-V1-Feb2018.zip",
                    FIXTURES "arc/expected_prompts_0shot.jsonl", 0);)
 
+/* ---- integrity --------------------------------------------------------------------------------------------------- */
+
+static void fingerprint_of(const char *path, char hex[65], char *notes, size_t n)
+{
+    struct task_spec spec = {.task = "gsm8k", .path = path};
+    struct dataset *d;
+    struct sample s;
+    struct err e = {0};
+    if (!CHECK_MSG(dataset_open(&d, &spec, &e) == 0, "%s", e.msg))
+        return;
+    while (dataset_next(d, &s, &e) > 0)
+        ;
+    dataset_fingerprint(d, hex);
+    snprintf(notes, n, "%s", dataset_notes(d));
+    dataset_close(d);
+}
+
+static void integrity(void)
+{
+    char dir[] = "/tmp/handoff-data-XXXXXX", path[64], first[65], again[65], other[65], notes[2048];
+    const char *rows = "{\"question\":\"1+1?\",\"answer\":\"#### 2\"}\n{\"question\":\"1+2?\",\"answer\":\"#### 3\"}\n"
+                       "{\"question\":\"1+1?\",\"answer\":\"#### 2\"}\n";
+    struct err e = {0};
+    struct dataset *d;
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/test.jsonl", dir);
+    CHECK(file_write_atomic(path, rows, strlen(rows), &e) == 0);
+    fingerprint_of(path, first, notes, sizeof notes);
+    CHECK_MSG(strstr(notes, "repeated questions (same choices, same media): 1") != NULL, "%s", notes);
+    CHECK_MSG(strstr(notes, "1319: this is a part") != NULL, "%s", notes);
+    fingerprint_of(dir, again, notes, sizeof notes);
+    CHECK_STR(again, first);                    /* the same questions, wherever they lie */
+    CHECK(file_write_atomic(path, rows, strlen(rows) / 3, &e) == 0);
+    fingerprint_of(path, other, notes, sizeof notes);
+    CHECK(strcmp(other, first) != 0);
+    struct task_spec no_split = {.task = "gsm8k", .path = path, .split = "validation"};
+    CHECK(dataset_open(&d, &no_split, &e) != 0 && strstr(e.msg, "there is test") && e.code == EXIT_BAD_INPUT);
+    struct task_spec no_examples = {.task = "gsm8k", .path = path, .shots = 3};
+    CHECK(dataset_open(&d, &no_examples, &e) != 0 && strstr(e.msg, "train"));
+    struct task_spec default_examples = {.task = "gsm8k", .path = path, .shots = -1};
+    if (CHECK_MSG(dataset_open(&d, &default_examples, &e) == 0, "%s", e.msg)) {
+        CHECK(dataset_spec(d)->shots == 0 && strstr(dataset_notes(d), "without examples"));
+        dataset_close(d);
+    }
+    struct task_spec unknown = {.task = "nope", .path = path};
+    CHECK(dataset_open(&d, &unknown, &e) != 0 && e.code == EXIT_USAGE);
+    unlink(path);
+    rmdir(dir);
+}
+
 int main(void)
 {
+    RUN(integrity);
     RUN(mmlu_official);
     RUN(arc_official);
     RUN(gsm8k_official);
