@@ -422,6 +422,39 @@ static void mp3_without_a_length(void)
     map_close(&file);
 }
 
+/* libogg drops a page with a wrong checksum and goes on: the gap must not pass. */
+static void damaged_ogg_page(void)
+{
+    struct mapped file;
+    struct err e = {0};
+    if (map_open(&file, FIXTURES "gigaspeech/official/audio/podcast/P0009/POD1000000901.opus", &e))
+        SKIP("no ../shared");
+    struct text bytes = {0};
+    text_put(&bytes, file.data, file.size);
+    bytes.data[file.size / 2] ^= 1;
+    check_refused(&bytes, 0, 0, "checksum is wrong");
+    check_refused(&bytes, 0.5, 1, "checksum is wrong");
+    text_free(&bytes);
+    map_close(&file);
+}
+
+/* Vorbis: a segment is the same samples as that stretch of the whole. Float results of the decoder are exact. */
+static void segment_of_a_vorbis(void)
+{
+    struct text bytes = {0};
+    struct err e = {0};
+    struct sound whole, part;
+    CHECK_MSG(file_read("tests/fuzz/sound/stereo.ogg", 1 << 20, &bytes, &e) == 0, "%s", e.msg);
+    CHECK_MSG(decode_bytes(bytes.data, bytes.len, 0, 0, &whole, &e) == 0, "%s", e.msg);
+    CHECK_NEAR(whole.seconds, 6000 / 22050.0, 1e-9);
+    CHECK_MSG(decode_bytes(bytes.data, bytes.len, 0.1, 0.2, &part, &e) == 0, "%s", e.msg);
+    CHECK(part.n == 1600);
+    CHECK_NEAR(largest_difference(part.samples + 200, whole.samples + 1800, 1200), 0, 1e-3);
+    free(whole.samples);
+    free(part.samples);
+    text_free(&bytes);
+}
+
 /* ---- stretches ------------------------------------------------------------------------------------------------- */
 
 static void stretches(void)
@@ -457,6 +490,8 @@ int main(void)
     RUN(hostile_files);
     RUN(cut_anywhere);
     RUN(mp3_without_a_length);
+    RUN(damaged_ogg_page);
+    RUN(segment_of_a_vorbis);
     RUN(stretches);
     return test_report();
 }
