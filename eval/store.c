@@ -222,7 +222,8 @@ static int open_for_append(struct store *s, const char *dir, bool retry_errors, 
         return err_machine(e, "%s: cannot be opened", dir);
     if (flock(s->lock, LOCK_EX | LOCK_NB) != 0)
         return err_set(e, EXIT_MACHINE, "%s: another process is writing this run", dir);
-    if (check_identity(s, dir, e) || load_records(s, retry_errors, e))
+    /* The stamp before the first record: killed in between, there must not be records that nobody can name. */
+    if (check_identity(s, dir, e) || load_records(s, retry_errors, e) || (!s->was_complete && write_stamp(s, false, e)))
         return -1;
     s->fd = open(s->records_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (s->fd < 0)
@@ -239,7 +240,7 @@ int store_open(struct store **out, const char *dir, cJSON *stamp, bool retry_err
     s->fd = s->lock = -1;
     table_grow(s);
     *out = s;
-    if (make_dirs(dir, e) || open_for_append(s, dir, retry_errors, e) || (!s->was_complete && write_stamp(s, false, e))) {
+    if (make_dirs(dir, e) || open_for_append(s, dir, retry_errors, e)) {
         store_close(s);
         *out = NULL;
         return -1;

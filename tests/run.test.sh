@@ -31,7 +31,7 @@ start=$(date +%s%N); run --out "$scratch/timed" >/dev/null; length=$((($(date +%
 kills=0
 for i in $(seq 1 200); do
     [ $kills -lt 50 ] || break
-    [ -d "$scratch/killed" ] && grep -q '"complete":.*true' "$scratch/killed/run.json" && rm -rf "$scratch/killed"
+    [ -f "$scratch/killed/run.json" ] && grep -q '"complete":.*true' "$scratch/killed/run.json" && rm -rf "$scratch/killed"
     "$handoff" run --model $mini/checkpoint --suite mini --only $text --limit 24 --batch $((i % 5 + 1)) \
         --out "$scratch/killed" >/dev/null 2>&1 &
     pid=$!

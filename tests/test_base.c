@@ -1,4 +1,5 @@
 /* Foundations: strict JSON, UTF-8, doubles that read back, SHA-256, atomic files. */
+#define _GNU_SOURCE
 #include "engine/base.h"
 #include "tests/test.h"
 
