@@ -444,6 +444,13 @@ static void put_date(char *buf, size_t n, int64_t days)
              (int)(doy - (153 * mp + 2) / 5 + 1));
 }
 
+/* v = whole * unit + rest with 0 <= rest < unit, without overflow for any v. */
+static void split_number(int64_t v, int64_t unit, int64_t *whole, int64_t *rest)
+{
+    *rest = v % unit + (v % unit < 0 ? unit : 0);
+    *whole = v / unit - (v % unit < 0);
+}
+
 static cJSON *time_cell(const struct pq_element *el, int64_t v)
 {
     char date[64], text[128];
@@ -451,8 +458,9 @@ static cJSON *time_cell(const struct pq_element *el, int64_t v)
         put_date(date, sizeof date, v);
         return cJSON_CreateString(date);
     }
-    int64_t unit = el->per_second > 0 ? el->per_second : 1, second = v / unit - (v % unit < 0);
-    int64_t fraction = v - second * unit, day = second / 86400 - (second % 86400 < 0), in_day = second - day * 86400;
+    int64_t unit = el->per_second > 0 ? el->per_second : 1, second, day, fraction, in_day;
+    split_number(v, unit, &second, &fraction);
+    split_number(second, 86400, &day, &in_day);
     put_date(date, sizeof date, day);
     int used = snprintf(text, sizeof text, "%sT%02d:%02d:%02d", date, (int)(in_day / 3600), (int)(in_day / 60 % 60),
                         (int)(in_day % 60));
@@ -512,7 +520,7 @@ static cJSON *value_cell(struct parquet *p, const struct column *c, const struct
         return cJSON_CreateBool(v->as.i != 0);
     case PQ_INT32:
     case PQ_INT64:
-        if (el->meaning == PQ_DATE || el->meaning == PQ_TIMESTAMP)
+        if (el->meaning == PQ_TIMESTAMP || (el->meaning == PQ_DATE && v->as.i == (int32_t)v->as.i))
             return time_cell(el, v->as.i);
         for (int i = 0; i < 8; i++)
             big_endian[i] = (uint8_t)((uint64_t)v->as.i >> (56 - 8 * i));
