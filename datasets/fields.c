@@ -52,16 +52,14 @@ struct archive *open_nested(struct dataset *d, const char *name, struct err *e)
     return a;
 }
 
-/* Whether `config` is a folder of the path or the whole of it up to a folder. */
-static bool in_config(const struct dataset *d, const char *name, const char *config)
+/* Whether `config` is one of the folders of a path. */
+static bool has_folder(const char *path, const char *config)
 {
-    char *path = path_join(archive_path(d->archive), name);
     size_t k = strlen(config);
-    bool found = false;
-    for (const char *p = path; (p = strstr(p, config)) && !found; p++)
-        found = (p == path || p[-1] == '/') && p[k] == '/';
-    free(path);
-    return found;
+    for (const char *p = path; (p = strstr(p, config)); p++)
+        if ((p == path || p[-1] == '/') && p[k] == '/')
+            return true;
+    return false;
 }
 
 /* "test" of "x/test-00000-of-00002.parquet" and of "x/test/0000.parquet". */
@@ -85,9 +83,15 @@ static const char *shard_split(struct dataset *d, const char *name)
 int add_parquet(struct dataset *d, const char *config, const char *const *renames)
 {
     int n = 0;
+    bool inside = false;            /* the configuration's folder is in the archive, not above it */
+    char *above = path_join(archive_path(d->archive), "");
+    for (size_t i = 0; config && i < archive_count(d->archive); i++)
+        inside |= has_folder(archive_member(d->archive, i)->name, config);
+    bool all = !config || (!inside && has_folder(above, config));
+    free(above);
     for (size_t i = 0; i < archive_count(d->archive); i++) {
         const struct member *m = archive_member(d->archive, i);
-        if (!text_ends(m->name, ".parquet") || (config && !in_config(d, m->name, config)))
+        if (!text_ends(m->name, ".parquet") || !(all || has_folder(m->name, config)))
             continue;
         const char *split = shard_split(d, m->name);
         for (const char *const *r = renames; r && *r; r += 2)

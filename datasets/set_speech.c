@@ -107,8 +107,16 @@ static int libri_find(struct dataset *d, struct err *e)
     }
     if (!add_parquet(d, "librispeech", NULL))
         add_parquet(d, NULL, NULL);
-    for (int i = 0; i < d->n_sources; i++)
+    bool parts = false;
+    int n = 0;
+    for (int i = 0; i < d->n_sources; i++) {
         d->sources[i].split = libri_split(d, &d->sources[i]);
+        parts |= !text_begins(d->sources[i].member->name, "all/");
+    }
+    for (int i = 0; i < d->n_sources; i++)          /* "all" repeats the parts beside it */
+        if (!parts || !text_begins(d->sources[i].member->name, "all/"))
+            d->sources[n++] = d->sources[i];
+    d->n_sources = n;
     return d->n_sources ? 0 : not_found(d, "test-clean.tar.gz, the LibriSpeech folder or its parquet shards", e);
 }
 
