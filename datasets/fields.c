@@ -69,8 +69,10 @@ static const char *shard_split(struct dataset *d, const char *name)
     size_t n = strcspn(base, ".");
     bool number = strspn(base, "0123456789") == n;
     if (number) {
-        const char *folder = folder_of(&d->arena, name);
-        return *folder ? path_base(folder) : "";
+        bool alone = strcmp(archive_form(d->archive), "file") == 0;
+        const char *path = archive_path(d->archive);
+        const char *full = alone ? path : arena_printf(&d->arena, "%s/%s", path, name);
+        return path_base(folder_of(&d->arena, full));
     }
     const char *dash = strstr(base, "-0");
     if (dash && strstr(dash, "-of-"))
