@@ -90,6 +90,9 @@ static void frames_task(void *arg, int i)
     struct sound s;
     if (sound_decode(&j->media[i], mel_rate(j->a->mel), &s, &j->errs[i]))
         return;
+    const double most = j->media[i].max_s * mel_rate(j->a->mel);
+    if (most > 0 && (double)s.n > most)
+        s.n = (int64_t)most;
     if (mel_frames(j->a->mel, s.n) < 1)
         err_input(&j->errs[i], "%s: %lld samples at %d Hz: more than half a frame (10 ms) was expected",
                   j->media[i].name, (long long)s.n, mel_rate(j->a->mel));

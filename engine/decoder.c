@@ -17,7 +17,6 @@
 
 enum {
     LOGIT_ROWS = 32,                    /* rows that pass the output matrix together */
-    SCAN_ELEMENTS = 1 << 20,            /* piece of a matrix that one task looks through for NaN */
     SMALL_TASK = 1 << 19                /* fewer operations than this are not worth waking threads for */
 };
 
@@ -139,37 +138,6 @@ static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t n)
     return part;
 }
 
-/* One task of the scan for NaN and infinity. */
-struct scan { const struct tensor *t; int64_t first, n; bool bad; };
-
-static void scan_piece(void *arg, int i)
-{
-    struct scan *s = (struct scan *)arg + i;
-    s->bad = !tensor_finite(s->t, s->first, s->n);
-}
-
-static int check_finite(const struct decoder *d, struct err *e)
-{
-    int n = 0, bad = 0;
-    for (size_t i = 0; i < d->n_matrices; i++)
-        n += (int)(tensor_elements(d->matrix[i]) / SCAN_ELEMENTS) + 1;
-    struct scan *scan = NEW(struct scan, n);
-    n = 0;
-    for (size_t i = 0; i < d->n_matrices; i++) {
-        const int64_t all = tensor_elements(d->matrix[i]);
-        for (int64_t first = 0; first < all; first += SCAN_ELEMENTS)
-            scan[n++] = (struct scan){.t = d->matrix[i], .first = first,
-                                      .n = all - first < SCAN_ELEMENTS ? all - first : SCAN_ELEMENTS};
-    }
-    pool_run(d->compute.pool, n, scan_piece, scan);
-    for (int i = 0; i < n && !bad; i++)
-        if (scan[i].bad)
-            bad = err_input(e, "%s: tensor %s: finite weights were expected, it holds infinite values or NaN",
-                            scan[i].t->file, scan[i].t->name);
-    free(scan);
-    return bad;
-}
-
 static void new_batch(struct batch *b, const struct config *c, int first_layer, int n_layers)
 {
     b->first_layer = first_layer;
@@ -237,7 +205,7 @@ int decoder_open(struct decoder **out, const struct config *c, const struct weig
                                       (int64_t[]){c->vocab_size, all_ple}, e);
         l.bad = !d->ple_table;
     }
-    if (l.bad || check_finite(d, e)) {
+    if (l.bad || tensors_check_finite(d->compute.pool, d->matrix, d->n_matrices, e)) {
         decoder_close(d);
         return -1;
     }

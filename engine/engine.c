@@ -86,6 +86,24 @@ static bool has_tower(const struct engine *m, const char *key, const char *prefi
     return false;
 }
 
+/* The towers' tensors and their projectors, clip bounds aside: those may be infinite. */
+static int check_towers_finite(const struct engine *m, struct err *e)
+{
+    const size_t all = weights_count(m->weights);
+    const struct tensor **t = NEW(const struct tensor *, all);
+    size_t n = 0;
+    for (size_t i = 0; i < all; i++) {
+        const struct tensor *one = weights_at(m->weights, i);
+        const bool vision = strstr(one->name, "vision_tower.") || strstr(one->name, "embed_vision.");
+        const bool audio = strstr(one->name, "audio_tower.") || strstr(one->name, "embed_audio.");
+        if (((vision && m->vision) || (audio && m->audio)) && one->n_dims > 0 && one->type != TENSOR_OTHER)
+            t[n++] = one;
+    }
+    const int bad = tensors_check_finite(m->compute.pool, t, n, e);
+    free(t);
+    return bad;
+}
+
 static int open_towers(struct engine *m, struct err *e)
 {
     if (read_optional(m->path, "processor_config.json", &m->processor_json, e) ||
@@ -97,7 +115,7 @@ static int open_towers(struct engine *m, struct err *e)
     if (has_tower(m, "audio_config", "model.audio_tower.") &&
         audio_open(&m->audio, m->weights, m->config_json, m->processor_json, e))
         return -1;
-    return 0;
+    return check_towers_finite(m, e);
 }
 
 static void fill_info(struct engine *m)

@@ -172,6 +172,7 @@ struct media {
     size_t n_bytes;
     const char *name;           /* for messages */
     double begin_s, end_s;      /* part of a long recording in seconds; end_s = 0: all of it */
+    double max_s;               /* use at most so much of a sound, 0: all of it */
 };
 
 /* What replaces one placeholder: soft tokens in one or more parts (a sound of more than 30 s has several). */
@@ -182,7 +183,7 @@ struct media_tokens {
     float *soft;                /* [n_tokens, hidden_size] */
     char media_sha[65];         /* of the encoded bytes */
     char input_sha[65];         /* of the resized pixels or the mel frames */
-    double seconds;             /* audio: length of the sound */
+    double seconds, used_seconds;           /* audio: length of the sound, and how much of it was encoded */
     double encode_ms;
 };
 /* Encodes several at once; errs[i].code != 0 says that item i failed (the others are good). Returns how many did. */

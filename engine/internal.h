@@ -52,6 +52,8 @@ struct tensor_list { struct tensor *t; size_t n, cap; };
 int safetensors_parse(const struct mapped *file, struct arena *a, struct tensor_list *out, struct err *e);
 /* Whether elements [first, first + n) are all finite. */
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
+/* Looks through whole tensors on all threads; the error names the first that holds infinite values or NaN. */
+int tensors_check_finite(struct pool *pool, const struct tensor *const *t, size_t n, struct err *e);
 
 /* ---- decoder (decoder.c, seq.c, rope.c) ------------------------------------------------------------------------- */
 

@@ -45,7 +45,8 @@ static const char *tower_key(struct engine *m, enum media_kind kind)
 static void cache_key(struct engine *m, const struct media *media, const char *media_sha, char key[65])
 {
     struct text t = {0};
-    text_printf(&t, "%s %s %a %a", tower_key(m, media->kind), media_sha, media->begin_s, media->end_s);
+    text_printf(&t, "%s %s %a %a %a", tower_key(m, media->kind), media_sha, media->begin_s, media->end_s,
+                media->max_s);
     sha256_hex_of(t.data, t.len, key);
     text_free(&t);
 }
@@ -194,6 +195,8 @@ int engine_encode(struct engine *m, const struct media *media, int n, struct med
     encode_kind(m, MEDIA_AUDIO, media, todo, n, out, errs);
     for (int i = 0; i < n; i++) {
         memcpy(out[i].media_sha, key[i].media, sizeof key[i].media);
+        const bool cut = media[i].max_s > 0 && out[i].seconds > media[i].max_s;
+        out[i].used_seconds = cut ? media[i].max_s : out[i].seconds;
         failed += errs[i].code != 0;
         if (todo[i] && !errs[i].code && m->media_cache)
             cache_store(m, key[i].cache, &out[i]);

@@ -86,6 +86,38 @@ bool tensor_finite(const struct tensor *t, int64_t first, int64_t n)
     return !bad;
 }
 
+/* One task of the scan for NaN and infinity. */
+enum { SCAN_ELEMENTS = 1 << 20 };
+struct scan { const struct tensor *t; int64_t first, n; bool bad; };
+
+static void scan_piece(void *arg, int i)
+{
+    struct scan *s = (struct scan *)arg + i;
+    s->bad = !tensor_finite(s->t, s->first, s->n);
+}
+
+int tensors_check_finite(struct pool *pool, const struct tensor *const *t, size_t n_tensors, struct err *e)
+{
+    int n = 0, bad = 0;
+    for (size_t i = 0; i < n_tensors; i++)
+        n += (int)(tensor_elements(t[i]) / SCAN_ELEMENTS) + 1;
+    struct scan *scan = NEW(struct scan, n);
+    n = 0;
+    for (size_t i = 0; i < n_tensors; i++) {
+        const int64_t all = tensor_elements(t[i]);
+        for (int64_t first = 0; first < all; first += SCAN_ELEMENTS)
+            scan[n++] = (struct scan){.t = t[i], .first = first,
+                                      .n = all - first < SCAN_ELEMENTS ? all - first : SCAN_ELEMENTS};
+    }
+    pool_run(pool, n, scan_piece, scan);
+    for (int i = 0; i < n && !bad; i++)
+        if (scan[i].bad)
+            bad = err_input(e, "%s: tensor %s: finite weights were expected, it holds infinite values or NaN",
+                            scan[i].t->file, scan[i].t->name);
+    free(scan);
+    return bad;
+}
+
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 static int open_file(struct weights *w, const char *path, struct err *e)

@@ -15,7 +15,7 @@ struct generate_args {
     const char *model, *prompt, *messages, *tokens, *kernel;
     struct strings images, audios;
     int64_t max_tokens, threads, seed, image_tokens;
-    double temperature, top_p, threshold;
+    double temperature, top_p, threshold, max_audio;
     bool ignore_eos, json;
 };
 
@@ -42,8 +42,9 @@ static int check_args(const struct generate_args *a, struct err *e)
     if (!a->prompt && (a->images.n || a->audios.n))
         return err_set(e, EXIT_USAGE, "generate: --image and --audio go with --prompt; --messages names its own");
     if (a->max_tokens < 1 || a->max_tokens > 1 << 20 || a->threads < 0 || a->threads > 1024 || a->temperature < 0 ||
-        a->top_p < 0 || a->top_p > 1)
-        return err_set(e, EXIT_USAGE, "generate: --max-tokens, --threads, --temperature or --top-p is out of range");
+        a->top_p < 0 || a->top_p > 1 || a->max_audio < 0)
+        return err_set(e, EXIT_USAGE, "generate: --max-tokens, --threads, --temperature, --top-p or --max-audio is out "
+                       "of range");
     return 0;
 }
 
@@ -65,6 +66,7 @@ static int make_prompt(const struct generate_args *a, struct engine *m, struct i
                                                  e);
     if (failed)
         return -1;
+    conversation_limit_audio(&c, a->max_audio);
     failed = conversation_prompt(m, &c, ids, soft, e);
     conversation_free(&c);
     return failed;
@@ -193,6 +195,7 @@ int cmd_generate(int argc, char **argv)
         {"--ignore-eos", OPT_FLAG, &a.ignore_eos, NULL, "go on behind a stop token"},
         {"--threshold", OPT_DOUBLE, &a.threshold, "T", "hand off below this confidence (0.85)"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
+        {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (all; over 30 s in stretches)"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
         {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--json", OPT_FLAG, &a.json, NULL, "print JSON"},

@@ -11,6 +11,7 @@ struct run_args {
     const char *model, *suite, *only, *data_root, *out, *ids, *shard, *kernel, *media_cache;
     struct strings data;
     int64_t limit, shots, threads, batch, max_tokens, image_tokens;
+    double max_audio;
     bool dry_run, trace, retry_errors;
 };
 
@@ -56,8 +57,9 @@ static int check_args(const struct run_args *a, struct err *e)
     if (!a->out && !a->dry_run)
         return err_set(e, EXIT_USAGE, "run: --out DIR is missing (or --dry-run)");
     if (a->limit < 0 || a->threads < 0 || a->threads > 1024 || a->batch < 1 || a->batch > 1024 ||
-        a->max_tokens < 0 || a->max_tokens > 1 << 20 || a->shots < -1 || a->shots > 1000)
-        return err_set(e, EXIT_USAGE, "run: --limit, --threads, --batch, --max-tokens or --shots is out of range");
+        a->max_tokens < 0 || a->max_tokens > 1 << 20 || a->shots < -1 || a->shots > 1000 || a->max_audio < 0)
+        return err_set(e, EXIT_USAGE, "run: --limit, --threads, --batch, --max-tokens, --shots or --max-audio is out "
+                       "of range");
     return 0;
 }
 
@@ -170,13 +172,31 @@ static int dry_run(struct opened *o, struct err *e)
     return failed;
 }
 
+/* What was found and what was refused; a data set of which nothing was usable is an error. */
+static int print_notes(const struct opened *o, struct err *e)
+{
+    struct text t = {0};
+    for (int i = 0; i < o->suite.n_tasks; i++)
+        text_puts(&t, dataset_notes(o->datasets[i]));
+    int failed = cli_print(&t, e);
+    text_free(&t);
+    for (int i = 0; i < o->suite.n_tasks && !failed; i++)
+        if (dataset_skipped(o->datasets[i]) > 0 && dataset_count(o->datasets[i]) == 0)
+            failed = err_input(e, "%s: none of its rows can be used (\"handoff inspect --data %s=%s\" says why)",
+                               dataset_spec(o->datasets[i])->path, dataset_spec(o->datasets[i])->task,
+                               dataset_spec(o->datasets[i])->path);
+    return failed;
+}
+
 static int run(const struct run_args *a, struct opened *o, struct err *e)
 {
-    struct run_settings settings = {.limit = a->limit, .ids_file = a->ids, .batch = (int)a->batch, .trace = a->trace};
+    struct run_settings settings = {.limit = a->limit, .ids_file = a->ids, .batch = (int)a->batch, .trace = a->trace,
+                                    .max_audio_s = a->max_audio};
     if (read_shard(a->shard, &settings.shard, &settings.n_shards, e))
         return -1;
     struct stamp_settings stamped = {.shard = settings.shard, .n_shards = settings.n_shards,
                                      .has_probe = o->probe != NULL,
+                                     .image_tokens = (int)a->image_tokens, .max_audio_s = a->max_audio,
                                      .probe_layer = o->probe ? probe_layer(o->probe) : 0};
     cJSON *stamp = stamp_new(o->m, o->datasets, o->suite.n_tasks, &stamped);
     struct store *store;
@@ -195,6 +215,8 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     if (!failed && interrupted)
         return err_set(e, EXIT_MACHINE, "interrupted with %lld records in %s; the same command goes on from there",
                        (long long)n, a->out);
+    if (!failed)
+        failed = print_notes(o, e);
     if (!failed)
         printf("%lld records in %s\n", (long long)n, a->out);
     return failed;
@@ -219,6 +241,7 @@ int cmd_run(int argc, char **argv)
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
         {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
+        {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (all; over 30 s in stretches)"},
         {"--media-cache", OPT_STRING, &a.media_cache, "DIR", "keep encoded pictures and sounds for further runs"},
         {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first prompt of each task, run nothing"},
         {"--trace", OPT_FLAG, &a.trace, NULL, "record every token with its entropy"},

@@ -123,6 +123,12 @@ void conversation_free(struct conversation *c)
     *c = (struct conversation){0};
 }
 
+void conversation_limit_audio(struct conversation *c, double max_s)
+{
+    for (int i = 0; i < c->n_media; i++)
+        c->media[i].max_s = max_s;
+}
+
 int conversation_prompt(struct engine *m, const struct conversation *c, struct ids *ids, float **soft, struct err *e)
 {
     struct text rendered = {0};

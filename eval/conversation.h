@@ -22,6 +22,8 @@ int conversation_make(struct conversation *c, const char *prompt, const char *co
                       const char *const *audios, int n_audios, struct err *e);
 void conversation_free(struct conversation *c);
 
+/* Uses at most so many seconds of each sound. */
+void conversation_limit_audio(struct conversation *c, double max_s);
 /* Renders with the checkpoint's template, encodes the media, expands the placeholders. *soft: see engine_prompt. */
 int conversation_prompt(struct engine *m, const struct conversation *c, struct ids *ids, float **soft, struct err *e);
 

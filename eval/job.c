@@ -17,7 +17,7 @@ static const char **keep_all(struct arena *a, const char *const *s, int n)
     return copy;
 }
 
-static void copy_sample(struct job *j, const struct sample *s)
+static void copy_sample(struct job *j, const struct sample *s, double max_audio_s)
 {
     struct arena *a = &j->arena;
     struct sample *c = &j->sample;
@@ -43,7 +43,7 @@ static void copy_sample(struct job *j, const struct sample *s)
         c->media[i].name = keep(a, from->name);
         j->media[i] = (struct media){.kind = from->kind == MODALITY_AUDIO ? MEDIA_AUDIO : MEDIA_IMAGE, .bytes = bytes,
                                      .n_bytes = from->n_bytes, .name = c->media[i].name, .begin_s = from->begin_s,
-                                     .end_s = from->end_s};
+                                     .end_s = from->end_s, .max_s = max_audio_s};
     }
 }
 
@@ -59,11 +59,11 @@ static char *render(const struct engine *m, struct dataset *d, const struct samp
     return copy;
 }
 
-struct job *job_new(const struct engine *m, struct dataset *d, const struct sample *s)
+struct job *job_new(const struct engine *m, struct dataset *d, const struct sample *s, double max_audio_s)
 {
     struct job *j = NEW(struct job, 1);
     j->spec = dataset_spec(d);
-    copy_sample(j, s);
+    copy_sample(j, s, max_audio_s);
     j->rendered = render(m, d, s, j);
     j->label_ids = ARENA_NEW(&j->arena, int32_t, s->n_choices);
     for (int i = 0; i < s->n_choices; i++)

@@ -23,8 +23,9 @@ struct job {
     struct text record;         /* the finished line; empty until done */
 };
 
-/* Copies the sample and renders its prompt. Errors of the sample itself end in job->err. */
-struct job *job_new(const struct engine *m, struct dataset *d, const struct sample *s);
+/* Copies the sample and renders its prompt. Errors of the sample itself end in job->err. max_audio_s: use at most so
+ * much of each sound, 0: all. */
+struct job *job_new(const struct engine *m, struct dataset *d, const struct sample *s, double max_audio_s);
 void job_free(struct job *j);
 /* Encodes the media of several jobs together and tokenizes their prompts. */
 void jobs_prepare(struct engine *m, struct job **jobs, int n);

@@ -103,12 +103,27 @@ static void put_media_shas(struct text *t, const struct job *j)
         }
         text_putc(t, ']');
     }
-    for (int i = 0; i < j->sample.n_media; i++)
-        if (j->encoded[i].n_parts > 1) {
-            put_key(t, "media_parts");
-            text_printf(t, "%d", j->encoded[i].n_parts);
-            break;
-        }
+}
+
+/* What was done with a sound: its length, how much of it was used, in how many stretches. */
+static void put_sounds(struct text *t, const struct job *j)
+{
+    bool any = false;
+    for (int i = 0; i < j->sample.n_media; i++) {
+        const struct media_tokens *m = &j->encoded[i];
+        if (j->media[i].kind != MEDIA_AUDIO || !m->n_parts)
+            continue;
+        if (!any)
+            put_key(t, "audio");
+        text_puts(t, any ? ",{\"seconds\":" : "[{\"seconds\":");
+        json_put_double(t, m->seconds);
+        text_puts(t, ",\"used_seconds\":");
+        json_put_double(t, m->used_seconds);
+        text_printf(t, ",\"parts\":%d}", m->n_parts);
+        any = true;
+    }
+    if (any)
+        text_putc(t, ']');
 }
 
 static void put_option_logprobs(struct text *t, const struct job *j, const struct answer *a)
@@ -239,6 +254,7 @@ void job_finish(const struct engine *m, struct job *j, const struct answer *a, b
     put_string(t, "stop", answer_stop_name(a->stop));
     put_string(t, "prompt_sha", j->prompt_sha);
     put_media_shas(t, j);
+    put_sounds(t, j);
     put_option_logprobs(t, j, a);
     put_question(t, j);
     if (trace)

@@ -92,7 +92,7 @@ static int next_job(struct runner *r, struct job **out, struct err *e)
             continue;
         if (r->index++ % set->n_shards != set->shard - 1)
             continue;
-        struct job *j = job_new(r->m, d, &s);
+        struct job *j = job_new(r->m, d, &s, set->max_audio_s);
         int done = store_expect(r->store, task, j->sample.id, j->prompt_sha[0] ? j->prompt_sha : NULL, e);
         if (done == 0) {
             *out = j;

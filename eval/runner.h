@@ -14,6 +14,7 @@ struct run_settings {
     const char *ids_file;       /* one "id" or "task<TAB>id" per line, NULL: all */
     int shard, n_shards;        /* 1-based: this process takes every n_shards-th sample */
     int batch;
+    double max_audio_s;         /* use at most so much of each sound, 0: all of it */
     bool trace;
 };
 

@@ -111,6 +111,9 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     cJSON_AddBoolToObject(probe, "present", settings->has_probe);
     if (settings->has_probe)
         cJSON_AddNumberToObject(probe, "layer", settings->probe_layer);
+    cJSON *media = cJSON_AddObjectToObject(identity, "media");
+    cJSON_AddNumberToObject(media, "image_tokens", settings->image_tokens);
+    cJSON_AddNumberToObject(media, "max_audio_s", settings->max_audio_s);
     cJSON *shard = cJSON_AddArrayToObject(identity, "shard");
     cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->shard));
     cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->n_shards));

@@ -9,6 +9,8 @@ struct stamp_settings {
     int shard, n_shards;        /* 1-based */
     bool has_probe;
     int probe_layer;
+    int image_tokens;           /* 0: as the checkpoint says */
+    double max_audio_s;         /* 0: all of a sound */
 };
 /* The stamp with its "identity": whatever decides what a record says. The caller deletes it. */
 cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,

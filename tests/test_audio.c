@@ -215,9 +215,14 @@ static void a_long_sound_becomes_parts(void)
     CHECK(audio_open(&a, weights, config, processor, &e) == 0);
     struct text whole = make_wav(N, PAUSE);
     struct media_tokens out, part;
-    struct media media = {MEDIA_AUDIO, whole.data, whole.len, "long", 0, 0};
+    struct media media = {.kind = MEDIA_AUDIO, .bytes = whole.data, .n_bytes = whole.len, .name = "long"};
     CHECK_MSG(audio_encode(a, &compute, &media, 1, &out, errs) == 0, "%s", errs[0].msg);
     CHECK(out.n_parts == 3);
+    media.max_s = 12.5;
+    CHECK(audio_encode(a, &compute, &media, 1, &part, errs) == 0 && part.n_parts == 1);
+    CHECK_MSG(abs(part.n_tokens - 312) <= 1, "12.5 seconds gave %d tokens", part.n_tokens);
+    media_tokens_free(&part);
+    media.max_s = 0;
     CHECK_NEAR(out.seconds, 62.5, 1e-9);
     int sum = 0;
     for (int i = 0; i < out.n_parts; i++) {
@@ -248,9 +253,9 @@ static void a_bad_sound_leaves_the_others_alone(void)
     struct media_tokens out[3], alone;
     CHECK(audio_open(&a, weights, config, processor, &e) == 0);
     struct text good = make_wav(4000, 0), brief = make_wav(160, 200);
-    struct media media[3] = {{MEDIA_AUDIO, "RIFFxxxxWAVE", 12, "bad", 0, 0},
-                             {MEDIA_AUDIO, good.data, good.len, "good", 0, 0},
-                             {MEDIA_AUDIO, brief.data, brief.len, "brief", 0, 0}};
+    struct media media[3] = {{.kind = MEDIA_AUDIO, .bytes = "RIFFxxxxWAVE", .n_bytes = 12, .name = "bad"},
+                             {.kind = MEDIA_AUDIO, .bytes = good.data, .n_bytes = good.len, .name = "good"},
+                             {.kind = MEDIA_AUDIO, .bytes = brief.data, .n_bytes = brief.len, .name = "brief"}};
     CHECK(audio_encode(a, &compute, media, 3, out, errs) == 2);
     CHECK(errs[0].code == EXIT_BAD_INPUT && errs[1].code == 0 && errs[2].code == EXIT_BAD_INPUT);
     CHECK_MSG(strstr(errs[2].msg, "half a frame") != NULL, "%s", errs[2].msg);

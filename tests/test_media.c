@@ -173,6 +173,41 @@ static void no_tower(void)
     engine_close(m);
 }
 
+/* A copy of the checkpoint with a NaN in one tower tensor must not open. */
+static void damaged_towers(void)
+{
+    static const char *const tensors[] = {"model.vision_tower.encoder.layers.1.mlp.up_proj.linear.weight",
+                                          "model.embed_audio.embedding_projection.weight"};
+    char copy[] = "/tmp/handoff-tower-XXXXXX";
+    struct text command = {0}, content = {0}, path = {0};
+    struct err e = {0};
+    struct weights *w;
+    struct engine *m;
+    if (!CHECK(mkdtemp(copy) != NULL))
+        return;
+    text_printf(&command, "cp -r " MODEL "/. %s && chmod -R u+w %s", copy, copy);
+    CHECK(system(command.data) == 0);
+    text_printf(&path, "%s/model.safetensors", copy);
+    for (int i = 0; i < 2; i++) {
+        CHECK(file_read(MODEL "/model.safetensors", 1 << 26, &content, &e) == 0 && weights_open(&w, MODEL, &e) == 0);
+        const struct tensor *t = weights_find(w, tensors[i]);
+        /* The bytes of the tensor stand once in the file: that is where they are to be broken. */
+        char *at = t ? memmem(content.data, content.len, t->data, t->n_bytes) : NULL;
+        if (CHECK(at != NULL))
+            memcpy(at + t->n_bytes / 2, "\xc0\x7f", 2);
+        weights_close(w);
+        CHECK(file_write_atomic(path.data, content.data, content.len, &e) == 0);
+        CHECK(engine_open(&m, copy, NULL, &e) == -1 && e.code == EXIT_BAD_INPUT);
+        CHECK_MSG(strstr(e.msg, tensors[i]) && strstr(e.msg, "finite"), "%s", e.msg);
+    }
+    text_clear(&command);
+    text_printf(&command, "rm -r %s", copy);
+    CHECK(system(command.data) == 0);
+    text_free(&command);
+    text_free(&content);
+    text_free(&path);
+}
+
 int main(void)
 {
     if (!path_is_dir(MODEL)) {
@@ -188,5 +223,6 @@ int main(void)
     for (int i = 0; i < N; i++)
         text_free(&bytes[i]);
     rmdir(folder);
+    RUN(damaged_towers);
     return test_report();
 }
