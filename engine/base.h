@@ -96,7 +96,7 @@ bool path_is_dir(const char *path);
 char *path_join(const char *dir, const char *name);     /* caller frees */
 const char *path_base(const char *path);                /* the part behind the last '/' */
 
-struct sha256 { uint32_t h[8]; uint64_t n_bytes; uint8_t block[64]; };
+struct sha256 { uint64_t state[16]; };
 void sha256_init(struct sha256 *s);
 void sha256_update(struct sha256 *s, const void *data, size_t n);
 void sha256_hex(struct sha256 *s, char out[65]);        /* finishes */
