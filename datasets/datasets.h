@@ -47,6 +47,9 @@ struct sample {
     int n_media;
     struct sample_media *media;
     const cJSON *meta;          /* further fields of that set, may be NULL */
+    /* Own questions may differ from row to row; NULL: as the task has it. */
+    const char *grader, *prompt;
+    const cJSON *messages;      /* a whole conversation to ask instead of one made from the question */
 };
 
 /* One task of a run: from --data TASK=PATH, or a line of a suite file. NULL or -1: the default of the format. */

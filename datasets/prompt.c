@@ -231,7 +231,7 @@ int dataset_prompt_text(struct dataset *d, const struct sample *s, struct text *
         text_printf(out, "%s%s%s\n\n", x->question, harness ? "" : "\n", answer);
         used++;
     }
-    return render(out, question_template(d), s, e);
+    return render(out, s->prompt ? s->prompt : question_template(d), s, e);
 }
 
 int dataset_continuations(const struct sample *s, struct arena *a, const char ***out)
@@ -246,6 +246,8 @@ int dataset_continuations(const struct sample *s, struct arena *a, const char **
 cJSON *dataset_prompt(struct dataset *d, const struct sample *s, struct err *e)
 {
     struct text t = {0};
+    if (s->messages)
+        return cJSON_Duplicate(s->messages, true);
     if (dataset_prompt_text(d, s, &t, e)) {
         text_free(&t);
         return NULL;

@@ -1,14 +1,18 @@
 /* set_jsonl.c - a user's own questions, as JSON lines or CSV. datasets/README.md documents the columns.
  *
- * One file holds questions of one type, named by "type" or inferred from the first row; pictures and sounds are named
- * by paths relative to the file.
+ * Each row has a type, named by "type" or inferred; the first row's is the task's, and other rows bring their own grader
+ * and prompt. Pictures and sounds are named by paths relative to the file, in columns or in a conversation ("messages").
  */
 #include "datasets/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct own { bool typed; enum answer_type type; };
+struct own {
+    bool typed;                 /* a row has been seen */
+    enum answer_type type;      /* of the first */
+    bool given_grader, given_prompt;        /* by the suite: then they hold for every row */
+};
 
 static const struct { const char *name; enum answer_type type; const char *grader; } types[] = {
     {"mcq", ANSWER_CHOICE, "choice"},      {"numeric", ANSWER_NUMBER, "number"},
@@ -100,7 +104,8 @@ static int take_choice(struct dataset *d, struct sample *s, const cJSON *answer,
     return set_answer_label(d, s, found >= 0 ? s->labels[found] : answer->valuestring, e);
 }
 
-static int take_type(struct dataset *d, const cJSON *options, bool sound, const cJSON *answer, struct err *e)
+static int take_type(struct dataset *d, struct sample *s, const cJSON *options, bool sound, const cJSON *answer,
+                     struct err *e)
 {
     struct own *own = d->state;
     const char *name = json_string(d->row.value, "type");
@@ -117,16 +122,36 @@ static int take_type(struct dataset *d, const cJSON *options, bool sound, const 
         }
         type = types[i].type;
     }
-    if (own->typed && type != own->type && (name || type == ANSWER_CHOICE || own->type == ANSWER_CHOICE)) {
-        refuse(d, e, "E_TYPE", "a question of type %s in a file of type %s: one type a file",
-               answer_type_name(type), answer_type_name(own->type));
-        return -1;
-    }
     if (!own->typed) {
         own->typed = true;
         own->type = type;
     }
+    s->type = type;
     return 0;
+}
+
+static const char *grader_of(enum answer_type type)
+{
+    size_t i = 0;
+    while (types[i].type != type)
+        i++;
+    return types[i].grader;
+}
+
+static const char *prompt_of(enum answer_type type)
+{
+    return type == ANSWER_CHOICE ? "{question}\n\n{options}\n\nAnswer with {labels} only." :
+           type == ANSWER_SPEECH ? format_librispeech.prompt : "{question}";
+}
+
+/* A row of another type than the first brings what that type needs. */
+static void take_manner(const struct dataset *d, struct sample *s)
+{
+    const struct own *own = d->state;
+    if (s->type == own->type)
+        return;
+    s->grader = own->given_grader ? NULL : grader_of(s->type);
+    s->prompt = own->given_prompt ? NULL : prompt_of(s->type);
 }
 
 static int add_file(struct dataset *d, struct sample *s, enum sample_modality kind, const char *name, struct err *e)
@@ -162,6 +187,59 @@ static int add_files(struct dataset *d, struct sample *s, enum sample_modality k
     return 0;
 }
 
+/* A picture or sound among the parts of a message: its path stands under the part's own type, "path", "url" or "file". */
+static int take_part(struct dataset *d, struct sample *s, const cJSON *part, struct err *e)
+{
+    const char *type = json_string(part, "type");
+    bool image = type && (strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0);
+    bool sound = type && (strcmp(type, "audio") == 0 || strcmp(type, "input_audio") == 0);
+    if (!image && !sound)
+        return 0;
+    const char *name = json_string(part, image ? "image" : "audio");
+    const char *const keys[] = {"path", "url", "file"};
+    for (int i = 0; i < 3 && !name; i++)
+        name = json_string(part, keys[i]);
+    if (!name) {
+        refuse(d, e, "E_MISSING_MEDIA", "a part of type \"%s\" names no file", type);
+        return -1;
+    }
+    s->modality = image ? MODALITY_IMAGE : MODALITY_AUDIO;
+    return add_file(d, s, s->modality, name, e);
+}
+
+/* A whole conversation. Its last text of the user is the question that reports show. */
+static int take_messages(struct dataset *d, struct sample *s, struct err *e)
+{
+    const cJSON *messages = json_get(d->row.value, "messages"), *message, *part;
+    if (!messages || cJSON_IsNull(messages))
+        return 0;
+    if (!cJSON_IsArray(messages) || !messages->child || s->n_media) {
+        refuse(d, e, "E_TYPE", "\"messages\" must be a list that names its own pictures and sounds");
+        return -1;
+    }
+    cJSON_ArrayForEach(message, messages) {
+        const char *role = json_string(message, "role");
+        const cJSON *content = json_get(message, "content");
+        if (!role || (!cJSON_IsString(content) && !cJSON_IsArray(content))) {
+            refuse(d, e, "E_TYPE", "each of the \"messages\" needs \"role\" and \"content\"");
+            return -1;
+        }
+        bool user = strcmp(role, "user") == 0;
+        if (user && cJSON_IsString(content))
+            s->question = content->valuestring;
+        if (!cJSON_IsArray(content))
+            continue;
+        cJSON_ArrayForEach(part, content) {
+            if (user && json_string(part, "text"))
+                s->question = json_string(part, "text");
+            if (take_part(d, s, part, e))
+                return -1;
+        }
+    }
+    s->messages = messages;
+    return 0;
+}
+
 static int take_answers(struct dataset *d, struct sample *s, const cJSON *answer, struct err *e)
 {
     if (!answer)
@@ -194,11 +272,12 @@ static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
     if (!options)
         options = lettered(d);
     const cJSON *answer = unfold(d, "answers", first_of(row, "answer", "answers", "answerKey"));
-    if (take_type(d, options, first_of(row, "audio", "audios", NULL) != NULL, answer, e))
+    if (take_type(d, s, options, first_of(row, "audio", "audios", NULL) != NULL, answer, e))
         return ROW_REFUSED;
-    if (add_files(d, s, MODALITY_IMAGE, "image", "images", e) || add_files(d, s, MODALITY_AUDIO, "audio", "audios", e))
+    take_manner(d, s);
+    if (add_files(d, s, MODALITY_IMAGE, "image", "images", e) || add_files(d, s, MODALITY_AUDIO, "audio", "audios", e) ||
+        take_messages(d, s, e))
         return ROW_REFUSED;
-    s->type = ((struct own *)d->state)->type;
     if (!s->question && !s->n_media && !d->dry)
         return refuse(d, e, "E_COLUMNS", "neither a question nor a picture or sound");
     if (s->type != ANSWER_CHOICE)
@@ -245,14 +324,12 @@ static int find(struct dataset *d, struct err *e)
     d->dry = false;
     rows_close(rows);
     arena_free(&d->scratch);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (own->typed && types[i].type == own->type && !d->spec.grader)
-            d->spec.grader = types[i].grader;
-    if (!d->spec.grader)
-        d->spec.grader = "text";
-    if (!d->spec.prompt && own->typed)
-        d->spec.prompt = own->type == ANSWER_CHOICE ? "{question}\n\n{options}\n\nAnswer with {labels} only." :
-                         own->type == ANSWER_SPEECH ? format_librispeech.prompt : "{question}";
+    own->given_grader = d->spec.grader != NULL;
+    own->given_prompt = d->spec.prompt != NULL;
+    if (!own->given_grader)
+        d->spec.grader = own->typed ? grader_of(own->type) : "text";
+    if (!own->given_prompt && own->typed)
+        d->spec.prompt = prompt_of(own->type);
     return 0;
 }
 

@@ -32,7 +32,8 @@ static void copy_sample(struct job *j, const struct sample *s, double max_audio_
     c->labels = keep_all(a, s->labels, s->n_choices);
     c->answers = keep_all(a, s->answers, s->n_answers);
     c->media = ARENA_NEW(a, struct sample_media, s->n_media);
-    c->meta = NULL;
+    c->grader = keep(a, s->grader);
+    c->meta = c->messages = NULL;
     j->media = ARENA_NEW(a, struct media, s->n_media);
     j->encoded = ARENA_NEW(a, struct media_tokens, s->n_media);
     for (int i = 0; i < s->n_media; i++) {

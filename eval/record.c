@@ -182,10 +182,15 @@ static void write_error(struct job *j)
     put_times(t, j, NULL);
 }
 
+/* Without a right answer to compare with there is no verdict: the record says so and counts in no figure. */
 static int grade_job(struct job *j, const char *output, bool truncated, struct verdict *v)
 {
     const struct sample *s = &j->sample;
-    struct grade_input in = {.grader = j->spec->grader, .extract = j->spec->extract,
+    if (s->n_answers == 0) {
+        *v = (struct verdict){.status = truncated ? GRADE_TRUNCATED : GRADE_OK};
+        return 0;
+    }
+    struct grade_input in = {.grader = s->grader ? s->grader : j->spec->grader, .extract = j->spec->extract,
                              .normalizer = j->spec->normalizer, .output = output, .n_gold = s->n_answers,
                              .gold = s->answers, .n_options = s->n_choices, .labels = s->labels,
                              .options = s->choices, .truncated = truncated};
@@ -197,10 +202,11 @@ static void put_verdict(struct text *t, const struct job *j, const struct verdic
     put_string(t, "answer", v->answer);
     put_strings(t, "gold", j->sample.answers, j->sample.n_answers);
     put_string(t, "status", grade_status_name(v->status));
+    bool gold = j->sample.n_answers > 0;
     put_key(t, "correct");
-    text_puts(t, v->correct ? "true" : "false");
-    put_double(t, "score", v->score);
-    if (j->sample.type == ANSWER_SPEECH) {
+    text_puts(t, !gold ? "null" : v->correct ? "true" : "false");
+    put_double(t, "score", gold ? v->score : NAN);
+    if (gold && j->sample.type == ANSWER_SPEECH) {
         put_key(t, "wer");
         text_printf(t, "{\"edits\":%d,\"words\":%d,\"sub\":%d,\"del\":%d,\"ins\":%d}", v->edits, v->words, v->sub,
                     v->del, v->ins);

@@ -537,7 +537,7 @@ static int check_complete(struct parse *p, struct err *e)
         return err_input(e, "key \"task\" is missing or empty");
     f->task_hash = hash_bytes(f->task, f->task_len, 3);
     f->row.key = hash_bytes(f->id, f->id_len, f->task_hash);
-    if (!f->is_error && !(f->row.flags & (REC_HAS_CORRECT | REC_HAS_SCORE | REC_HAS_WER)))
+    if (!f->is_error && !f->not_scored && !(f->row.flags & (REC_HAS_CORRECT | REC_HAS_SCORE | REC_HAS_WER)))
         return err_input(e, "id \"%.*s\": none of \"correct\", \"score\", \"wer\" says how good the answer is",
                          (int)(f->id_len > 200 ? 200 : f->id_len), f->id);
     return 0;

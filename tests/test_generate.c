@@ -108,6 +108,62 @@ static void check_kind(const char *kind, int count)
     cJSON_Delete(index);
 }
 
+/* The same conversations as a user's own data through `run`. */
+static void through_run(void)
+{
+    struct err e = {0};
+    struct text file = {0}, command = {0}, content = {0};
+    if (!file_exists(MODEL "goldens/index.json"))
+        SKIP("no " MODEL);
+    cJSON *index = json_read_file(MODEL "goldens/index.json", 1 << 24, &e), *goldens = cJSON_CreateArray();
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, index) {
+        text_clear(&command);
+        text_printf(&command, MODEL "goldens/%s.json", json_string(entry, "name"));
+        CHECK(file_read(command.data, 1 << 24, &content, &e) == 0);
+        cJSON *golden = cJSON_ParseWithLength(content.data, content.len);
+        if (!json_get(golden, "messages") || cJSON_IsTrue(json_get(golden, "enable_thinking"))) {
+            cJSON_Delete(golden);
+            continue;
+        }
+        text_printf(&file, "{\"id\":\"%s\",\"type\":\"text\",\"messages\":", json_string(golden, "name"));
+        json_print(&file, json_get(golden, "messages"));
+        text_puts(&file, "}\n");
+        cJSON_AddItemToArray(goldens, golden);
+    }
+    text_clear(&command);
+    text_printf(&command, "%s/own.jsonl", scratch);
+    CHECK(file_write_atomic(command.data, file.data, file.len, &e) == 0);
+    const char *program = getenv("HANDOFF");
+    text_clear(&command);
+    text_printf(&command, "%s run --trace --max-tokens 64 --model " MODEL "tiny-a --data jsonl=%s/own.jsonl "
+                "--out %s/run >%s/log 2>&1", program ? program : "build/handoff", scratch, scratch, scratch);
+    CHECK_MSG(system(command.data) == 0, "%s", command.data);
+    text_clear(&command);
+    text_printf(&command, "%s/run/records.jsonl", scratch);
+    CHECK_MSG(file_read(command.data, 1 << 24, &content, &e) == 0, "%s", e.msg);
+    const char *at = content.len ? content.data : "";
+    int n = 0;
+    for (const cJSON *golden = goldens->child; golden; golden = golden->next, n++) {
+        const char *end = strchr(at, '\n'), *name = json_string(golden, "name");
+        cJSON *record = end ? cJSON_ParseWithLength(at, (size_t)(end - at)) : NULL;
+        CHECK_MSG(record && strcmp(json_string(record, "id"), name) == 0, "%s: no record", name);
+        CHECK_MSG(same_ids(json_get(json_get(record, "trace"), "tokens"), json_get(golden, "gen_ids")),
+                  "%s: other tokens", name);
+        const cJSON *confidence = json_get(record, "confidence");
+        CHECK_MSG(confidence && fabs(confidence->valuedouble - json_get(golden, "confidence")->valuedouble) < 2e-4,
+                  "%s: confidence", name);
+        cJSON_Delete(record);
+        at = end ? end + 1 : at;
+    }
+    CHECK_MSG(n == 16, "%d conversations", n);
+    cJSON_Delete(goldens);
+    cJSON_Delete(index);
+    text_free(&file);
+    text_free(&command);
+    text_free(&content);
+}
+
 static void text_cases(void) { check_kind("text", 13); }
 static void image_cases(void) { check_kind("image", 7); }
 static void audio_cases(void) { check_kind("audio", 4); }
@@ -117,13 +173,14 @@ int main(void)
 {
     char command[256];
     if (mkdtemp(scratch)) {
-        snprintf(command, sizeof command, "ln -s \"$PWD\"/" MODEL "media/* %s/ 2>/dev/null", scratch);
+        snprintf(command, sizeof command, "cp " MODEL "media/* %s/ 2>/dev/null", scratch);
         CHECK(system(command) == 0 || !file_exists(MODEL));
     }
     RUN(text_cases);
     RUN(image_cases);
     RUN(audio_cases);
     RUN(mixed_cases);
+    RUN(through_run);
     snprintf(command, sizeof command, "rm -rf %s", scratch);
     return system(command) ? 1 : test_report();
 }

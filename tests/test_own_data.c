@@ -122,6 +122,70 @@ static void media_by_path(void)
     text_free(&png);
 }
 
+/* Rows of several types in one file: each is graded and asked in its own way, unless the suite says how. */
+static void mixed_types(void)
+{
+    struct err e = {0};
+    struct sample s;
+    put("mixed.jsonl", "{\"question\":\"Pick\",\"choices\":[\"a\",\"b\"],\"answer\":\"B\"}\n"
+                       "{\"question\":\"1+1\",\"answer\":2}\n"
+                       "{\"question\":\"Name it\",\"answers\":[\"x\",\"y\"]}\n"
+                       "{\"question\":\"Pick too\",\"choices\":[\"a\",\"b\"],\"answer\":\"A\"}\n");
+    static const char *const prompts[] = {"Pick\n\nA. a\nB. b\n\nAnswer with A or B only.", "1+1", "Name it",
+                                          "Pick too\n\nA. a\nB. b\n\nAnswer with A or B only."};
+    static const char *const graders[] = {NULL, "number", "text", NULL};
+    struct dataset *d = open_file("mixed.jsonl", &e);
+    if (!d)
+        return;
+    CHECK_STR(dataset_spec(d)->grader, "choice");
+    for (int i = 0; i < 4; i++) {
+        struct text t = {0};
+        CHECK_MSG(dataset_next(d, &s, &e) == 1, "%s", e.msg);
+        CHECK(dataset_prompt_text(d, &s, &t, &e) == 0);
+        CHECK_STR(t.data, prompts[i]);
+        CHECK(graders[i] ? s.grader && strcmp(s.grader, graders[i]) == 0 : s.grader == NULL);
+        text_free(&t);
+    }
+    CHECK(dataset_next(d, &s, &e) == 0 && dataset_skipped(d) == 0);
+    dataset_close(d);
+    struct task_spec spec = {.task = "mine", .format = "jsonl", .path = at("mixed.jsonl"), .shots = -1,
+                             .grader = "text", .prompt = "Q: {question}"};
+    CHECK(dataset_open(&d, &spec, &e) == 0 && dataset_next(d, &s, &e) == 1 && dataset_next(d, &s, &e) == 1);
+    struct text t = {0};
+    CHECK(!s.grader && !s.prompt && dataset_prompt_text(d, &s, &t, &e) == 0);
+    CHECK_STR(t.data, "Q: 1+1");
+    text_free(&t);
+    dataset_close(d);
+}
+
+/* A whole conversation with media between its texts. */
+static void conversations(void)
+{
+    struct err e = {0};
+    struct sample s;
+    struct text wav = {0};
+    text_put(&wav, "RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x80\x3e\0\0\0\x7d\0\0\2\0\x10\0data\x8\0\0\0\0\0\1\0\0\0\1\0", 52);
+    CHECK(file_write_atomic(at("a.wav"), wav.data, wav.len, &e) == 0);
+    text_free(&wav);
+    put("talk.jsonl", "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":["
+                      "{\"type\":\"text\",\"text\":\"Listen:\"},{\"type\":\"audio\",\"audio\":\"a.wav\"},"
+                      "{\"type\":\"text\",\"text\":\"What was that?\"}]}],\"answer\":\"a bell\"}\n"
+                      "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"audio\",\"audio\":\"../a.wav\"}]}]}\n"
+                      "{\"messages\":[{\"content\":\"x\"}]}\n{\"messages\":[]}\n");
+    struct dataset *d = open_file("talk.jsonl", &e);
+    if (!d)
+        return;
+    CHECK(dataset_next(d, &s, &e) == 1);
+    CHECK_STR(s.question, "What was that?");
+    CHECK(s.n_media == 1 && s.media[0].n_bytes == 52 && s.modality == MODALITY_AUDIO && s.n_answers == 1);
+    cJSON *prompt = dataset_prompt(d, &s, &e);
+    CHECK(cJSON_GetArraySize(prompt) == 2 && cJSON_Compare(prompt, s.messages, true));
+    cJSON_Delete(prompt);
+    CHECK(dataset_next(d, &s, &e) == 0 && dataset_skipped(d) == 3);
+    CHECK_MSG(strstr(dataset_notes(d), "E_PATH") != NULL, "%s", dataset_notes(d));
+    dataset_close(d);
+}
+
 int main(void)
 {
     if (!mkdtemp(dir))
@@ -129,6 +193,8 @@ int main(void)
     RUN(csv);
     RUN(inferred_types);
     RUN(media_by_path);
+    RUN(mixed_types);
+    RUN(conversations);
     unlink(at("img/a.png"));
     rmdir(at("img"));
     unlink(at("v.jsonl"));
