@@ -195,9 +195,7 @@ int main(void)
     RUN(media_by_path);
     RUN(mixed_types);
     RUN(conversations);
-    unlink(at("img/a.png"));
-    rmdir(at("img"));
-    unlink(at("v.jsonl"));
-    rmdir(dir);
-    return test_report();
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    return system(command) ? 1 : test_report();
 }
