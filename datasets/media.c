@@ -10,6 +10,7 @@
 #include <math.h>
 #include <sndfile.h>
 #include <stdio.h>
+#include <nettle/md5.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -233,7 +234,7 @@ static sf_count_t play_flac(SNDFILE *f, const SF_INFO *info, const struct sample
     size_t n = (size_t)FRAMES * (size_t)info->channels;
     int *buf = NEW(int, n);
     uint8_t *packed = NEW(uint8_t, n * 3), sum[16];
-    struct md5 md5;
+    struct md5_ctx md5;
     sf_count_t total = 0, got;
     md5_init(&md5);
     while ((got = sf_readf_int(f, buf, FRAMES)) > 0) {
@@ -241,10 +242,10 @@ static sf_count_t play_flac(SNDFILE *f, const SF_INFO *info, const struct sample
         for (sf_count_t i = 0; i < got * info->channels; i++)
             for (int b = 4 - bytes; b < 4; b++)
                 packed[k++] = (uint8_t)((uint32_t)buf[i] >> (8 * b));
-        md5_update(&md5, packed, k);
+        md5_update(&md5, k, packed);
         total += got;
     }
-    md5_finish(&md5, sum);
+    md5_digest(&md5, sizeof sum, sum);
     free(buf);
     free(packed);
     static const uint8_t unknown[16];

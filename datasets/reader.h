@@ -162,11 +162,6 @@ int media_check(const struct sample_media *m, char *warning, size_t warning_size
 /* Appends kind, hash, size, format, dimensions and the hash of the decoded content, in the fixtures' order. */
 cJSON *media_describe(const struct sample_media *m);
 
-struct md5 { uint32_t h[4], k[64]; uint64_t n_bytes; uint8_t block[64]; };
-void md5_init(struct md5 *s);
-void md5_update(struct md5 *s, const void *data, size_t n);
-void md5_finish(struct md5 *s, uint8_t out[16]);
-
 extern const struct format format_mmlu, format_mmlu_pro, format_arc_easy, format_arc_challenge, format_gsm8k,
     format_jsonl, format_mmbench, format_chartqa, format_docvqa, format_mmau, format_librispeech, format_gigaspeech,
     format_earnings22;

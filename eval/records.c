@@ -241,7 +241,8 @@ static int finish(struct loader *l, int rc, struct err *e)
     struct records *r = l->r;
     line_reader_free(&l->lines);
     if (!rc && r->n == 0)
-        rc = err_input(e, "%s: no records that can be scored%s", l->path, r->n_error ? " but with status \"error\"" : "");
+        rc = err_input(e, "%s: no records%s", l->path,
+                       r->n_error ? " but with status \"error\"" : r->n_unscored ? " but without a verdict" : "");
     if (rc) {
         records_close(r);
         return -1;

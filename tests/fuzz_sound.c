@@ -45,7 +45,8 @@ static int fuzz_one(const uint8_t *data, size_t n)
     memcpy(copy, data, n);
     mend_ogg(copy, n);
     for (int pass = 0; pass < 2; pass++) {
-        struct media m = {MEDIA_AUDIO, copy, n, "input", pass ? 0.05 : 0, pass ? 0.25 : 0};
+        struct media m = {.kind = MEDIA_AUDIO, .bytes = copy, .n_bytes = n, .name = "input",
+                          .begin_s = pass ? 0.05 : 0, .end_s = pass ? 0.25 : 0};
         struct sound s;
         if (sound_decode(&m, mel_rate(mel), &s, &e))
             continue;
