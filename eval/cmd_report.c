@@ -5,6 +5,7 @@
 #include "eval/compares.h"
 #include "eval/curves.h"
 #include "eval/figures.h"
+#include "eval/media.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 static struct inputs in = INPUTS_DEFAULT;
 static const char *out_dir, *reference, *target, *title;
-static int64_t resamples = 1000, seed = 1, max_samples = 20000, threads = 1;
+static int64_t resamples = 1000, seed = 1, max_samples = 20000, threads = 1, media_mb = 8;
 static double threshold = 0.85;
 static bool published, no_published;
 
@@ -29,6 +30,7 @@ static const struct option options[] = {
     {"--seed", OPT_INT, &seed, "N", "seed of bootstrap and split (default 1)"},
     {"--threads", OPT_INT, &threads, "N", "threads of the bootstrap; the result does not depend on it"},
     {"--samples", OPT_INT, &max_samples, "N", "samples in the viewer (default 20000)"},
+    {"--media-mb", OPT_INT, &media_mb, "N", "pictures and sounds in the viewer, at most N MB (default 8; 0: none)"},
     {"--published", OPT_FLAG, &published, NULL, "published figures also beside hold-outs of under 500 samples"},
     {"--no-published", OPT_FLAG, &no_published, NULL, "no published figures"},
     {0}};
@@ -59,8 +61,9 @@ static int check(const struct strings *sources, struct err *e)
         return err_set(e, EXIT_USAGE, "report: at least one run and --out were expected; see \"handoff report --help\"");
     if (target && !reference)
         return err_set(e, EXIT_USAGE, "--target: --reference was expected with it");
-    if (resamples < 0 || resamples > 1000000 || max_samples < 0 || max_samples > 1000000)
-        return err_set(e, EXIT_USAGE, "--bootstrap and --samples: numbers from 0 to 1000000 were expected");
+    if (resamples < 0 || resamples > 1000000 || max_samples < 0 || max_samples > 1000000 ||
+        media_mb < 0 || media_mb > 1000)
+        return err_set(e, EXIT_USAGE, "--bootstrap, --samples: 0 to 1000000, --media-mb: 0 to 1000 was expected");
     if (in.json || in.csv || in.md)
         return err_set(e, EXIT_USAGE, "report writes every format; --json, --csv and --md belong to the other verbs");
     return inputs_check(&in, e);
@@ -138,6 +141,19 @@ static int make_compares(struct work *w, struct err *e)
     return 0;
 }
 
+static void embed_media(struct work *w)
+{
+    struct text notes = {0};
+    const char **names = ARENA_NEW(&w->arena, const char *, w->input.n_plots);
+    for (int i = 0; i < w->input.n_plots; i++)
+        names[i] = w->input.plots[i].task;
+    media_embed(w->input.samples, w->input.n_samples, names, w->input.n_plots, &w->runs[0], (size_t)media_mb << 20,
+                &w->arena, &notes);
+    if (notes.len)
+        fprintf(stderr, "%s", notes.data);
+    text_free(&notes);
+}
+
 static int make_input(struct work *w, struct err *e)
 {
     struct report_input *r = &w->input;
@@ -156,7 +172,11 @@ static int make_input(struct work *w, struct err *e)
         return -1;
     r->plots = plots;
     figures_stamps(r, w->runs, w->n_runs, &w->arena);
-    return figures_samples(r, &in, w->runs, w->n_runs, (int)max_samples, &w->arena, e);
+    if (figures_samples(r, &in, w->runs, w->n_runs, (int)max_samples, &w->arena, e))
+        return -1;
+    if (w->runs[0].stamp && media_mb)
+        embed_media(w);
+    return 0;
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */

@@ -254,7 +254,7 @@ struct report_input {
     int64_t n_samples_total;                    /* more than n_samples: the viewer holds only a part */
     const struct plot_task *plots;
     const struct scatter *scatters;
-    const struct sample_row *samples;
+    struct sample_row *samples;
     const struct stamp_row *stamps;
 };
 
