@@ -1,4 +1,4 @@
-/* cmd_calibrate.c - the verb `calibrate`: thresholds per quant, and the check that a thresholds file fits a checkpoint. */
+/* cmd_calibrate.c - the verb `calibrate`: thresholds per quant; the check that a thresholds file fits. */
 #include "eval/calibrate.h"
 #include "engine/engine.h"
 
@@ -12,7 +12,8 @@ static const char *baseline, *reference, *split = "1", *out_path, *check_path, *
 static bool detail;
 
 static const struct option options[] = {
-    {"--baseline", OPT_STRING, &baseline, "RUN", "quant whose handoff rate is to be kept (default: the first of several)"},
+    {"--baseline", OPT_STRING, &baseline, "RUN",
+     "quant whose handoff rate is to be kept (default: the first of several)"},
     {"--reference", OPT_STRING, &reference, "REF", "run of the model that answers what is handed off"},
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
@@ -171,8 +172,8 @@ static int check_quants(const cJSON *file, const struct identity *id, struct err
         }
     }
     if (fingerprint_known)
-        return err_set(e, EXIT_CHECK_FAILED, "%s: was made with kernel %s, %s runs with %s: calibrate again", check_path,
-                       kernel ? kernel : "unknown", model_path, id->kernel);
+        return err_set(e, EXIT_CHECK_FAILED, "%s: was made with kernel %s, %s runs with %s: calibrate again",
+                       check_path, kernel ? kernel : "unknown", model_path, id->kernel);
     return err_set(e, EXIT_CHECK_FAILED, "%s: has no thresholds for %s (fingerprint %.16s...)", check_path, model_path,
                    id->fingerprint);
 }

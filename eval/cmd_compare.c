@@ -11,7 +11,8 @@ static bool detail;
 static const struct option options[] = {
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
-    {"--margin", OPT_DOUBLE, &o.margin, "X", "so much less of the answers right still counts as no worse (default 0.01)"},
+    {"--margin", OPT_DOUBLE, &o.margin, "X",
+     "so much less of the answers right still counts as no worse (default 0.01)"},
     {"--auroc-margin", OPT_DOUBLE, &o.auroc_margin, "X", "the same for the AUROC (default 0.02)"},
     {"--alpha", OPT_DOUBLE, &o.alpha, "A", "level of the two-sided tests (default 0.05)"},
     {"--threshold", OPT_DOUBLE, &o.threshold, "T", "the threshold in use, for handoff flips (default 0.85)"},

@@ -46,7 +46,7 @@ static int check(const struct strings *sources, struct err *e)
     if (o.threshold < 0 || o.threshold > 1)
         return err_set(e, EXIT_USAGE, "--threshold: a confidence from 0 to 1 was expected");
     if (middle && o.middle_price > o.call_price)
-        return err_set(e, EXIT_USAGE, "--middle-price: the middle model was expected to cost no more than --call-price");
+        return err_set(e, EXIT_USAGE, "--middle-price: no more than --call-price was expected");
     return inputs_check(&in, e);
 }
 

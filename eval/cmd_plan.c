@@ -13,9 +13,11 @@ static double auroc_guess = 0.8, wrong_rate = 0.2, correlation = 0.9, discordant
 static const char *against;
 
 static const struct option options[] = {
-    {"--against", OPT_STRING, &against, "RUN", "second run of the same samples: correlation and flips are taken from it"},
+    {"--against", OPT_STRING, &against, "RUN",
+     "second run of the same samples: correlation and flips are taken from it"},
     {"--difference", OPT_DOUBLE, &difference, "X", "change of AUROC to detect (default 0.01)"},
-    {"--accuracy-difference", OPT_DOUBLE, &accuracy_difference, "X", "change of the share right to detect (default 0.03)"},
+    {"--accuracy-difference", OPT_DOUBLE, &accuracy_difference, "X",
+     "change of the share right to detect (default 0.03)"},
     {"--half-width", OPT_DOUBLE, &half_width, "X", "wanted interval of an AUROC, +- X (default 0.02)"},
     {"--alpha", OPT_DOUBLE, &alpha, "A", "level of the two-sided tests (default 0.05)"},
     {"--power", OPT_DOUBLE, &power, "P", "chance to detect it (default 0.8)"},

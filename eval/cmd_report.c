@@ -58,7 +58,7 @@ struct work {
 static int check(const struct strings *sources, struct err *e)
 {
     if (sources->n == 0 || !out_dir)
-        return err_set(e, EXIT_USAGE, "report: at least one run and --out were expected; see \"handoff report --help\"");
+        return err_set(e, EXIT_USAGE, "report: a run and --out were expected; see \"handoff report --help\"");
     if (target && !reference)
         return err_set(e, EXIT_USAGE, "--target: --reference was expected with it");
     if (resamples < 0 || resamples > 1000000 || max_samples < 0 || max_samples > 1000000 ||

@@ -30,7 +30,8 @@ struct inputs {
     {"--tau", OPT_DOUBLE, &(in).tau, "X", "a transcription is wrong if its WER > X (default 0)"}, \
     {"--cut", OPT_DOUBLE, &(in).cut, "X", "records without \"correct\": wrong if score < X (default 0.5)"}, \
     {"--entropy", OPT_STRING, &(in).entropy, "KIND", "mean (default), max, first or sum over the answer's tokens"}, \
-    {"--missing", OPT_STRING, &(in).missing, "POLICY", "records without a confidence: error (default) or drop; curve: first"}
+    {"--missing", OPT_STRING, &(in).missing, "POLICY", \
+     "records without a confidence: error (default) or drop; curve: first"}
 #define INPUT_PAIR_OPTIONS(in) \
     {"--common", OPT_FLAG, &(in).common, NULL, "runs with different samples: take those they share"}, \
     {"--force", OPT_FLAG, &(in).force, NULL, "compare runs although their stamps say they are not comparable"}
