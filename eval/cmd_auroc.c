@@ -1,5 +1,6 @@
 /* cmd_auroc.c - the verb `auroc`. */
 #include "eval/auroc.h"
+#include "eval/compares.h"
 #include "reports/report.h"
 
 #include <stdlib.h>
@@ -25,6 +26,35 @@ static const struct usage usage = {
     "id, task, correct (or score, or wer) and confidence; of several runs each is compared with the first.",
     options, "handoff auroc tests/data/records/bf16.jsonl --detail"};
 
+/* The same hold-outs in each further run against the first, on their common samples. A run with other samples needs
+ * --common, as in `compare`. */
+static int make_pairs(struct auroc_result *result, const struct records *runs, int n_runs, struct arena *a,
+                      struct err *e)
+{
+    struct auroc_pair *pairs = NULL;
+    const struct compare_options how = {.margin = 0.01, .auroc_margin = 0.02, .alpha = 0.05, .threshold = 0.85,
+                                        .resamples = o.resamples ? o.resamples : 1000, .seed = o.seed,
+                                        .threads = o.threads};
+    int n = 0, failed = 0;
+    for (int i = 1; i < n_runs && !failed; i++) {
+        struct compare_result c = {0};
+        failed = compare_result_make(&c, &in, &how, &runs[0], &runs[i], a, e);
+        for (int t = 0; t < c.n_tasks && !failed; t++) {
+            const struct compare_task *from = &c.tasks[t];
+            pairs = mem_grow(pairs, (size_t)n + 1, sizeof *pairs);
+            pairs[n++] = (struct auroc_pair){from->task, runs[i].name, from->n, from->auroc_delta, from->auroc_p,
+                                             from->auroc_ci95};
+        }
+    }
+    struct auroc_pair *kept = ARENA_NEW(a, struct auroc_pair, n);
+    for (int i = 0; i < n; i++)
+        kept[i] = pairs[i];
+    free(pairs);
+    result->pairs = kept;
+    result->n_pairs = n;
+    return failed;
+}
+
 static int make(struct auroc_result *result, struct records *runs, const struct strings *sources, struct arena *a,
                 struct err *e)
 {
@@ -36,7 +66,7 @@ static int make(struct auroc_result *result, struct records *runs, const struct 
     for (int i = 0; i < sources->n; i++, result->n_runs++)
         if (inputs_open(&in, sources->at[i], &runs[i], e) || auroc_run_make(&made[i], &in, &o, &runs[i], a, e))
             return -1;
-    return 0;
+    return make_pairs(result, runs, sources->n, a, e);
 }
 
 int cmd_auroc(int argc, char **argv)

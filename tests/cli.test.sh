@@ -29,4 +29,6 @@ check "--ignore-eos goes on" bash -c '
 check "inspect a checkpoint" bash -c '"$1" inspect "$2/checkpoint" | grep -q "handoff probe    reads layer 3"' _ "$handoff" $mini
 check "inspect a tensor" "$handoff" inspect $mini/checkpoint --tensor handoff_probe.attn_query --out "$scratch/q.npy"
 check "an unknown tensor" fails 2 "no tensor" "$handoff" inspect $mini/checkpoint --tensor nope --out "$scratch/q.npy"
+check "two runs are paired" bash -c '"$1" auroc tests/data/records/bf16.jsonl tests/data/records/q4.jsonl --csv |
+    grep -qE "^q4,librispeech,60,0?\.036938"' _ "$handoff"
 finish
