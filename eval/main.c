@@ -17,6 +17,7 @@ static const struct verb {
     {"bench", cmd_bench, "speed on this machine beside its limits"},
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
+    {"grade", cmd_grade, "verdicts for outputs produced elsewhere, or for a run once more"},
     {"auroc", cmd_auroc, "how well confidence and entropy separate wrong answers from right ones"},
     {"curve", cmd_curve, "what quality comes back for what share of handed-off queries"},
     {"calibrate", cmd_calibrate, "thresholds for each quant, bound to its checkpoint"},

@@ -250,6 +250,8 @@ void job_finish(const struct engine *m, struct job *j, const struct answer *a, b
     }
     struct text *t = &j->record;
     put_head(t, j);
+    if (j->sample.grader)
+        put_string(t, "grader", j->sample.grader);
     put_string(t, "output", output.data);
     put_verdict(t, j, &v);
     put_confidence(t, a);

@@ -29,6 +29,18 @@ check "--ignore-eos goes on" bash -c '
 check "inspect a checkpoint" bash -c '"$1" inspect "$2/checkpoint" | grep -q "handoff probe    reads layer 3"' _ "$handoff" $mini
 check "inspect a tensor" "$handoff" inspect $mini/checkpoint --tensor handoff_probe.attn_query --out "$scratch/q.npy"
 check "an unknown tensor" fails 2 "no tensor" "$handoff" inspect $mini/checkpoint --tensor nope --out "$scratch/q.npy"
+check "grade" bash -c '"$1" grade --task gsm8k tests/data/outputs.jsonl | cut -d, -f1-3 | diff - <(printf "%s\n" \
+    "{\"id\":\"1\",\"answer\":\"18\",\"correct\":true" "{\"id\":\"2\",\"answer\":\"\$1,200.\",\"correct\":true" \
+    "{\"id\":\"3\",\"answer\":null,\"correct\":false")' _ "$handoff"
+check "grade --extract strict" bash -c '"$1" grade --task gsm8k tests/data/outputs.jsonl --extract strict |
+    sed -n 2p | grep -q "\"answer\":null,\"correct\":false"' _ "$handoff"
+check "grade --extract all gives the band" bash -c '"$1" grade --task gsm8k tests/data/outputs.jsonl --extract all |
+    grep -c "\"band\":{\"flexible\"" | grep -qx 3' _ "$handoff"
+check "grade refuses another task's extractor" fails 2 "does not know" "$handoff" grade --task mmlu tests/data/outputs.jsonl --extract strict
+check "grade names the line" fails 3 "outputs.txt:1: invalid JSON" bash -c 'echo "{\"id\":1" >"$2/outputs.txt"; "$1" grade --task gsm8k "$2/outputs.txt"' _ "$handoff" "$scratch"
+"$handoff" run --model $mini/checkpoint --suite mini --limit 3 --out "$scratch/graded" >/dev/null
+check "a run graded again stays as it is" bash -c '"$1" grade "$2/graded" --write "$2/again.jsonl" && \
+    cmp <(sed "s/,\"ms\":{.*//" "$2/again.jsonl") <(sed "s/,\"ms\":{.*//" "$2/graded/records.jsonl")' _ "$handoff" "$scratch"
 check "two runs are paired" bash -c '"$1" auroc tests/data/records/bf16.jsonl tests/data/records/q4.jsonl --csv |
     grep -qE "^q4,librispeech,60,0?\.036938"' _ "$handoff"
 finish
