@@ -72,8 +72,8 @@ static void loss_figures(const struct scores *s)
         return;
     double *loss = NEW(double, c->n);
     for (size_t i = 0; i < c->n; i++) {
-        const struct record *row = c->row[i];
-        loss[i] = c->wer && row->wer.words ? (double)row->wer.edits / (double)row->wer.words : 1 - c->score[i];
+        bool words = c->wer && c->words[i].words;
+        loss[i] = words ? (double)c->words[i].edits / (double)c->words[i].words : 1 - c->score[i];
     }
     struct ranking r;
     if (ranking_make_loss(&r, c->confidence, loss, c->n, HIGHER_IS_RIGHT, NAN_IS_EXCLUDED, NULL) == 0) {
@@ -142,7 +142,7 @@ static void without_unparsed(const struct scores *s)
         return;
     double *confidence = NEW(double, c->n), *entropy = NEW(double, c->n);
     for (size_t i = 0; i < c->n; i++) {
-        bool unparsed = c->row[i]->flags & REC_UNPARSED;
+        bool unparsed = c->flags[i] & REC_UNPARSED;
         confidence[i] = unparsed ? NAN : c->confidence[i];
         entropy[i] = unparsed ? NAN : c->entropy[i];
     }
@@ -169,7 +169,8 @@ static void sweep(const struct scores *s)
         struct sweep_row *row = &rows[n];
         *row = (struct sweep_row){.cut = c->wer ? taus[k] : cuts[k]};
         for (size_t i = 0; i < c->n; i++) {
-            wrong[i] = c->wer ? record_wrong(c->row[i], (struct wrong_rule){.tau = taus[k]}) : c->score[i] < cuts[k];
+            wrong[i] = c->wer ? (double)c->words[i].edits > taus[k] * (double)c->words[i].words
+                              : c->score[i] < cuts[k];
             row->wrong += wrong[i];
         }
         if (n && row->wrong == row[-1].wrong)           /* the sets are nested: the same count is the same set */
@@ -251,7 +252,7 @@ static const char *alarms(const struct scores *s)
         text_printf(&out, "%.0f%% unparsed: see --detail for the figure without them",
                     100.0 * (double)t->unparsed / (double)t->n);
     }
-    if (s->c->n_groups < s->c->n && wrong_in_one_group(s->c)) {
+    if (s->c->group && s->c->n_groups < s->c->n && wrong_in_one_group(s->c)) {
         alarm_separator(&out);
         text_puts(&out, "every wrong answer belongs to one group");
     }
@@ -285,7 +286,7 @@ static void make_task(const struct scores *s)
     t->n = (int64_t)c->n;
     for (size_t i = 0; i < c->n; i++) {
         t->wrong += c->wrong[i];
-        t->unparsed += (c->row[i]->flags & REC_UNPARSED) != 0;
+        t->unparsed += (c->flags[i] & REC_UNPARSED) != 0;
     }
     t->clusters = (int64_t)c->n_groups;
     t->grouped = c->n_groups < c->n;
@@ -334,25 +335,34 @@ static void macro_means(struct auroc_run *run)
     free(entropy);
 }
 
-int auroc_run_make(struct auroc_run *out, const struct inputs *in, const struct auroc_options *o,
-                   const struct records *r, struct arena *a, struct err *e)
+int auroc_run_make(struct auroc_run *out, const struct inputs *in, const struct auroc_options *o, struct records *r,
+                   bool last_use, struct arena *a, struct err *e)
 {
     struct auroc_task *tasks = ARENA_NEW(a, struct auroc_task, r->n_tasks);
+    struct columns *columns = NEW(struct columns, r->n_tasks);
+    int n = 0, failed = 0;
     *out = (struct auroc_run){.name = r->name, .tasks = tasks};
-    for (int i = 0; i < r->n_tasks; i++) {
+    for (int i = 0; i < r->n_tasks && !failed; i++) {
         const struct record_task *from = &r->tasks[i];
         if (!inputs_want(in, from->name) || from->n == 0)
             continue;
-        struct columns c;
-        if (columns_make(&c, in, r, i, e))
-            return -1;
-        struct auroc_task *t = &tasks[out->n_tasks++];
-        *t = (struct auroc_task){.task = from->name, .modality = from->modality, .n_error = from->n_error};
-        make_task(&(struct scores){&c, t, o, a});
+        failed = columns_make_detached(&columns[n], in, r, i, e);
+        tasks[n++] = (struct auroc_task){.task = from->name, .modality = from->modality, .n_error = from->n_error};
+    }
+    if (last_use)
+        records_forget_rows(r);
+    for (int i = 0; i < n; i++) {
+        struct auroc_task *t = &tasks[i];
+        if (!failed)
+            make_task(&(struct scores){&columns[i], t, o, a});
         if (!o->no_published && (o->published || t->n >= PUBLISHED_MIN_N))
             t->published = published_auroc(t->task);
-        columns_free(&c);
+        columns_free(&columns[i]);
     }
+    free(columns);
+    if (failed)
+        return -1;
+    out->n_tasks = n;
     macro_means(out);
     return 0;
 }

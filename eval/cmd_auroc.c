@@ -64,7 +64,7 @@ static int make(struct auroc_result *result, struct records *runs, const struct 
     result->definitions.seed = o.seed;
     result->runs = made;
     for (int i = 0; i < sources->n; i++, result->n_runs++)
-        if (inputs_open(&in, sources->at[i], &runs[i], e) || auroc_run_make(&made[i], &in, &o, &runs[i], a, e))
+        if (inputs_open(&in, sources->at[i], &runs[i], e) || auroc_run_make(&made[i], &in, &o, &runs[i], sources->n == 1, a, e))
             return -1;
     return make_pairs(result, runs, sources->n, a, e);
 }

@@ -92,7 +92,7 @@ static int make_auroc(struct work *w, struct err *e)
     w->auroc.definitions.seed = seed;
     w->auroc.runs = runs;
     for (int i = 0; i < w->n_runs; i++, w->auroc.n_runs++)
-        if (auroc_run_make(&runs[i], &in, &o, &w->runs[i], &w->arena, e))
+        if (auroc_run_make(&runs[i], &in, &o, &w->runs[i], false, &w->arena, e))
             return -1;
     return 0;
 }

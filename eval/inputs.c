@@ -64,15 +64,19 @@ static int compare_grouped(const void *a, const void *b)
     return x->group != y->group ? (x->group < y->group ? -1 : 1) : x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Numbers the groups; a row without one is a group of its own. Numbers follow first appearance. */
-static void number_groups(struct columns *c)
+/* Numbers the groups; a row without one is a group of its own. Numbers follow first appearance. `any` says whether some
+ * row has one at all: without, detached columns have no numbers. */
+static void number_groups(struct columns *c, const struct record *const *row, bool any)
 {
+    c->n_groups = c->n;
+    if (!any)
+        return;
     struct grouped *g = NEW(struct grouped, c->n);
     size_t k = 0;
     c->group = NEW(uint32_t, c->n);
     for (size_t i = 0; i < c->n; i++)
-        if (c->row[i]->group)
-            g[k++] = (struct grouped){c->row[i]->group, (uint32_t)i};
+        if (row[i]->group)
+            g[k++] = (struct grouped){row[i]->group, (uint32_t)i};
     if (k)
         qsort(g, k, sizeof *g, compare_grouped);
     uint32_t *leader = NEW(uint32_t, c->n);
@@ -81,51 +85,93 @@ static void number_groups(struct columns *c)
     for (size_t i = 1; i < k; i++)
         if (g[i].group == g[i - 1].group)
             leader[g[i].row] = leader[g[i - 1].row];
+    c->n_groups = 0;
     for (size_t i = 0; i < c->n; i++)
         c->group[i] = leader[i] == i ? (uint32_t)c->n_groups++ : c->group[leader[i]];
     free(leader);
     free(g);
 }
 
-static void columns_alloc(struct columns *c, size_t n)
+/* Looks at the task's rows before any memory is asked for. */
+static bool scan_task(struct columns *c, const struct records *r, int task)
+{
+    bool grouped = false;
+    for (int64_t i = 0; i < r->tasks[task].n; i++) {
+        const struct record *row = records_row(r, task, i);
+        c->has_confidence |= (row->flags & REC_HAS_CONFIDENCE) != 0;
+        c->has_entropy |= (row->flags & REC_HAS_ENTROPY) != 0;
+        grouped |= row->group != 0;
+    }
+    return grouped;
+}
+
+static void columns_alloc(struct columns *c, size_t n, bool detached, bool keep_rows)
 {
     c->confidence = NEW(double, n);
     c->entropy = NEW(double, n);
-    c->score = NEW(double, n);
+    c->score = !detached || c->wer || c->graded ? NEW(double, n) : NULL;
     c->wrong = NEW(uint8_t, n);
-    c->row = NEW(const struct record *, n);
+    c->row = keep_rows ? NEW(const struct record *, n) : NULL;
+    c->flags = detached ? NEW(uint16_t, n) : NULL;
+    c->words = detached && c->wer ? NEW(struct word_errors, n) : NULL;
 }
 
-int columns_make(struct columns *c, const struct inputs *in, const struct records *r, int task, struct err *e)
+static void take_row(struct columns *c, const struct record *row, struct wrong_rule rule)
+{
+    bool has = row->flags & REC_HAS_CONFIDENCE;
+    c->confidence[c->n] = has ? row->confidence : NAN;
+    c->entropy[c->n] = row->flags & REC_HAS_ENTROPY ? row->entropy : NAN;
+    c->n_no_entropy += !(row->flags & REC_HAS_ENTROPY);
+    c->wrong[c->n] = record_wrong(row, rule);
+    if (c->score)
+        c->score[c->n] = record_score(row);
+    if (c->row)
+        c->row[c->n] = row;
+    if (c->flags)
+        c->flags[c->n] = row->flags;
+    if (c->words)
+        c->words[c->n] = (struct word_errors){row->wer.edits, row->wer.words};
+    c->n++;
+}
+
+static int fill(struct columns *c, const struct inputs *in, const struct records *r, int task, bool detached,
+                struct err *e)
 {
     const struct record_task *t = &r->tasks[task];
     const struct wrong_rule rule = {in->tau, in->cut};
     *c = (struct columns){.wer = t->wer, .graded = t->graded};
-    for (int64_t i = 0; i < t->n; i++) {
-        c->has_confidence |= (records_row(r, task, i)->flags & REC_HAS_CONFIDENCE) != 0;
-        c->has_entropy |= (records_row(r, task, i)->flags & REC_HAS_ENTROPY) != 0;
-    }
-    columns_alloc(c, (size_t)t->n);
+    bool grouped = scan_task(c, r, task);
+    columns_alloc(c, (size_t)t->n, detached, !detached || grouped);
     for (int64_t i = 0; i < t->n; i++) {
         const struct record *row = records_row(r, task, i);
-        bool has = row->flags & REC_HAS_CONFIDENCE;
-        if (c->has_confidence && !has && strcmp(in->missing, "drop") == 0) {
+        bool missing = c->has_confidence && !(row->flags & REC_HAS_CONFIDENCE);
+        if (missing && strcmp(in->missing, "drop") == 0) {
             c->n_dropped++;
             continue;
         }
-        if (c->has_confidence && !has && strcmp(in->missing, "error") == 0) {
+        if (missing && strcmp(in->missing, "error") == 0) {
             columns_free(c);
             return err_input(e, "%s:%" PRId64 ": this record of \"%s\" has no confidence though others have; "
                              "--missing drop leaves such records out", r->path, records_line(r, row), t->name);
         }
-        c->confidence[c->n] = has ? row->confidence : NAN;
-        c->entropy[c->n] = row->flags & REC_HAS_ENTROPY ? row->entropy : NAN;
-        c->n_no_entropy += !(row->flags & REC_HAS_ENTROPY);
-        c->score[c->n] = record_score(row);
-        c->wrong[c->n] = record_wrong(row, rule);
-        c->row[c->n++] = row;
+        take_row(c, row, rule);
     }
-    number_groups(c);
+    number_groups(c, c->row, !detached || grouped);
+    return 0;
+}
+
+int columns_make(struct columns *c, const struct inputs *in, const struct records *r, int task, struct err *e)
+{
+    return fill(c, in, r, task, false, e);
+}
+
+int columns_make_detached(struct columns *c, const struct inputs *in, const struct records *r, int task,
+                          struct err *e)
+{
+    if (fill(c, in, r, task, true, e))
+        return -1;
+    free(c->row);
+    c->row = NULL;
     return 0;
 }
 
@@ -137,5 +183,7 @@ void columns_free(struct columns *c)
     free(c->wrong);
     free(c->row);
     free(c->group);
+    free(c->flags);
+    free(c->words);
     *c = (struct columns){0};
 }

@@ -120,7 +120,7 @@ static int add_record(struct loader *l, const struct line_fields *f, struct err 
     t->graded |= !t->wer && (row->flags & REC_HAS_SCORE) && row->score > 0 && row->score < 1;
     t->n++;
     r->n++;
-    if ((uint64_t)r->n * 2 > r->n_slots)
+    if ((uint64_t)r->n * 4 > r->n_slots * 3)
         slots_grow(r);
     else
         slots_put(r, (uint32_t)(r->n - 1));
@@ -326,14 +326,22 @@ int records_parse(struct records *r, const char *name, const char *data, size_t 
     return finish(&l, rc, e);
 }
 
+void records_forget_rows(struct records *r)
+{
+    free(r->rows);
+    free(r->order);
+    free(r->slots);
+    r->rows = NULL;
+    r->order = NULL;
+    r->slots = NULL;
+}
+
 void records_close(struct records *r)
 {
     for (int t = 0; t < r->n_tasks; t++)
         free(r->tasks[t].name);
     free(r->tasks);
-    free(r->rows);
-    free(r->order);
-    free(r->slots);
+    records_forget_rows(r);
     free(r->name);
     free(r->path);
     cJSON_Delete(r->stamp);

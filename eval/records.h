@@ -8,8 +8,8 @@
  *     records_close(&r);
  *
  * A source is a run directory (run.json and records.jsonl), a bare JSONL file, or "-" (standard input). It is read as
- * a stream; what stays in memory is 64 bytes a record and about 12 bytes of indexes, so ten million records need
- * about 760 MB. Texts (output, gold, question) stay in the file: records_text() fetches one line again.
+ * a stream; what stays in memory is 64 bytes a record and about 11 bytes of indexes, so ten million records need
+ * about 750 MB. Texts (output, gold, question) stay in the file: records_text() fetches one line again.
  *
  * What is refused, with file:line and status 3: invalid JSON (NaN among it), a torn line, a missing or mistyped
  * required key, a confidence outside 0..1, a (task, id) that occurs twice. What is not: a last line that is torn in
@@ -77,6 +77,8 @@ int records_open(struct records *r, const char *source, const struct records_opt
 int records_parse(struct records *r, const char *name, const char *data, size_t n, const struct records_options *o,
                   struct err *e);
 void records_close(struct records *r);
+/* Gives back the rows and their indexes once everything needed was copied out; names, counts and notes stay. */
+void records_forget_rows(struct records *r);
 
 const struct record *records_row(const struct records *r, int task, int64_t i);
 /* The row of the same sample, or NULL. Two different samples share a key with a chance of n^2 / 2^65. */

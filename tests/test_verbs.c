@@ -66,7 +66,7 @@ static void auroc_of_the_demo(void)
     struct auroc_run run;
     if (file_read(DEMO "RESULTS.md", 1 << 20, &results, &e) || !load(&r, "demo.bf16"))
         SKIP("no ../shared");
-    CHECK(auroc_run_make(&run, &in, &(struct auroc_options){0}, &r, &arena, &e) == 0);
+    CHECK(auroc_run_make(&run, &in, &(struct auroc_options){0}, &r, false, &arena, &e) == 0);
     CHECK(run.n_tasks == 12 && run.n_mean == 12);
     double sum = 0, sum_entropy = 0;
     for (int i = 0; i < run.n_tasks; i++) {
