@@ -257,7 +257,7 @@ int cmd_bench(int argc, char **argv)
     const char *model = NULL, *json = NULL;
     int64_t threads = 0, prompt = 512, rounds = 5;
     const struct option options[] = {
-        {"--model", OPT_STRING, &model, "M", "checkpoint: a folder or a .safetensors file"},
+        {"--model", OPT_STRING, &model, "M", "checkpoint folder"},
         {"--threads", OPT_INT, &threads, "N", "threads (all)"},
         {"--prompt", OPT_INT, &prompt, "N", "tokens of the prompt (512)"},
         {"--rounds", OPT_INT, &rounds, "N", "measurements of each figure (5)"},

@@ -182,7 +182,7 @@ int cmd_generate(int argc, char **argv)
 {
     struct generate_args a = {.max_tokens = 256, .threshold = 0.85};
     const struct option options[] = {
-        {"--model", OPT_STRING, &a.model, "M", "checkpoint: a folder or a .safetensors file"},
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder"},
         {"--prompt", OPT_STRING, &a.prompt, "TEXT", "one user message"},
         {"--image", OPT_STRINGS, &a.images, "FILE", "picture before the text (may be repeated)"},
         {"--audio", OPT_STRINGS, &a.audios, "FILE", "sound before the text (may be repeated)"},

@@ -226,7 +226,7 @@ int cmd_run(int argc, char **argv)
 {
     struct run_args a = {.shots = -1, .batch = 8};
     const struct option options[] = {
-        {"--model", OPT_STRING, &a.model, "M", "checkpoint: a folder or a .safetensors file"},
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder"},
         {"--suite", OPT_STRING, &a.suite, "S", "mini, paper, or a suite file"},
         {"--only", OPT_STRING, &a.only, "T,T,...", "only these tasks of the suite"},
         {"--data-root", OPT_STRING, &a.data_root, "DIR", "where the suite's paths begin"},

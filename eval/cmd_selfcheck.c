@@ -204,7 +204,7 @@ int cmd_selfcheck(int argc, char **argv)
     const char *model = NULL;
     bool json = false, same = false;
     const struct option options[] = {
-        {"--model", OPT_STRING, &model, "M", "checkpoint: a folder or a .safetensors file"},
+        {"--model", OPT_STRING, &model, "M", "checkpoint folder"},
         {"--json", OPT_FLAG, &json, NULL, "print JSON"},
         {0}};
     const struct usage usage = {
