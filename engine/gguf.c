@@ -33,6 +33,7 @@ static uint64_t little(const uint8_t *p, int n)
 
 static int get(struct reader *r, int n, uint64_t *out)
 {
+    *out = 0;
     if (left(r) < (size_t)n)
         return ends(r);
     *out = little(r->at, n);
