@@ -24,8 +24,10 @@
 
 /* ---- checkpoint files ------------------------------------------------------------------------------------------ */
 
-/* TENSOR_OTHER: a type that may lie in a file but that the engine cannot compute with (I64, U8, ...). */
-enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_OTHER, N_TENSOR_TYPES };
+/* TENSOR_CODED: packed in blocks (ggml's quantised types); it can be read as float32, but the forward pass takes the
+ * first three only. TENSOR_OTHER: a type that may lie in a file but has no float32 value here (I64, U8, ...). */
+enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_CODED, TENSOR_OTHER, N_TENSOR_TYPES };
+struct ggml_type;
 const char *tensor_type_name(enum tensor_type type);
 enum { TENSOR_MAX_DIMS = 8 };
 
@@ -34,19 +36,22 @@ enum { TENSOR_MAX_DIMS = 8 };
 struct tensor {
     const char *name;           /* as in the file */
     const char *file;           /* path of its file, for messages */
-    const char *type_name;      /* as in the file: "BF16", "I64" */
+    const char *type_name;      /* as in the file: "BF16", "I64", "Q4_K" */
     enum tensor_type type;
+    const struct ggml_type *coded;          /* TENSOR_CODED: its blocks (inside engine/ only) */
     int n_dims;
     int64_t dim[TENSOR_MAX_DIMS];
     const void *data;
     size_t n_bytes;
 };
 int64_t tensor_elements(const struct tensor *t);
-/* Elements [first, first + n) in row-major order as float32; exact for the three types. Not for TENSOR_OTHER. */
+/* Elements [first, first + n) in row-major order as float32, exactly; blocks as ggml itself reads them. Not for
+ * TENSOR_OTHER. */
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out);
 
-/* The tensors of a checkpoint: a folder (model.safetensors, or model.safetensors.index.json with its shards), or one
- * .safetensors file. Everything in the headers is checked before it is believed. */
+/* The tensors of a checkpoint: a folder (model.safetensors, or model.safetensors.index.json with its shards), one
+ * .safetensors file, or one GGUF file (under GGUF's own names). Everything in the headers is checked before it is
+ * believed. */
 struct weights;
 int weights_open(struct weights **out, const char *path, struct err *e);
 void weights_close(struct weights *w);                                   /* NULL is fine */

@@ -290,6 +290,33 @@ int gguf_parse(const struct mapped *m, struct arena *a, struct gguf *out, struct
     return check_keys(&r, out) || get_tensors(&r, a, out) ? -1 : 0;
 }
 
+static enum tensor_type type_of(const struct ggml_type *t)
+{
+    return t->read_block ? TENSOR_CODED : strcmp(t->name, "F32") == 0 ? TENSOR_F32 :
+           strcmp(t->name, "F16") == 0 ? TENSOR_F16 : TENSOR_BF16;
+}
+
+int gguf_tensors(const struct mapped *m, struct arena *a, struct tensor_list *out, struct err *e)
+{
+    struct gguf g;
+    if (gguf_parse(m, a, &g, e))
+        return -1;
+    for (size_t i = 0; i < g.n_tensors; i++) {
+        const struct gguf_tensor *from = &g.tensors[i];
+        struct tensor t = {.name = from->name, .file = m->path, .type_name = from->type->name,
+                           .type = type_of(from->type), .coded = from->type, .n_dims = from->n_dims,
+                           .data = from->data, .n_bytes = from->n_bytes};
+        for (int d = 0; d < t.n_dims; d++)
+            t.dim[d] = (int64_t)from->ne[t.n_dims - 1 - d];
+        if (out->n == out->cap) {
+            out->cap = out->cap ? out->cap * 2 : 256;
+            out->t = mem_grow(out->t, out->cap, sizeof *out->t);
+        }
+        out->t[out->n++] = t;
+    }
+    return 0;
+}
+
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
     for (size_t i = 0; i < g->n_values; i++)
@@ -315,28 +342,6 @@ bool gguf_number(const struct gguf_value *v, uint64_t i, double *out)
     case GGUF_I32: *out = (int32_t)bits; break;
     case GGUF_I64: *out = (double)(int64_t)bits; break;
     default: *out = (double)bits;
-    }
-    return true;
-}
-
-bool gguf_string(const struct gguf_value *v, const char **s, size_t *len)
-{
-    if (v->kind != GGUF_STRING)
-        return false;
-    *len = (size_t)little(v->at, 8);
-    *s = (const char *)v->at + 8;
-    return true;
-}
-
-bool gguf_strings(const struct gguf_value *v, void (*see)(void *arg, uint64_t i, const char *s, size_t len), void *arg)
-{
-    if (v->kind != GGUF_ARRAY || v->element != GGUF_STRING)
-        return false;
-    const uint8_t *p = v->at;
-    for (uint64_t i = 0; i < v->count; i++) {
-        size_t len = (size_t)little(p, 8);
-        see(arg, i, (const char *)p + 8, len);
-        p += 8 + len;
     }
     return true;
 }

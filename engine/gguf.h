@@ -3,8 +3,8 @@
 #ifndef HANDOFF_GGUF_H
 #define HANDOFF_GGUF_H
 
-#include "engine/engine.h"
 #include "engine/ggml_types.h"
+#include "engine/internal.h"
 
 enum gguf_kind { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
                  GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64 };
@@ -37,12 +37,10 @@ bool gguf_is(const struct mapped *m);                   /* by its magic */
 /* Everything in the header is checked against the file. Memory comes from the arena. */
 int gguf_parse(const struct mapped *m, struct arena *a, struct gguf *out, struct err *e);
 
+/* Appends its tensors, dimensions outermost first, under the names of the file. */
+int gguf_tensors(const struct mapped *m, struct arena *a, struct tensor_list *out, struct err *e);
+
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);      /* NULL if absent */
 /* A scalar of any number or bool kind, or element i of an array of those; false if it is none. */
 bool gguf_number(const struct gguf_value *v, uint64_t i, double *out);
-/* A string value; *s points into the file and has no NUL behind it. */
-bool gguf_string(const struct gguf_value *v, const char **s, size_t *len);
-/* Calls see(arg, i, s, len) for each string of an array; false if it is none. */
-bool gguf_strings(const struct gguf_value *v, void (*see)(void *arg, uint64_t i, const char *s, size_t len), void *arg);
-
 #endif

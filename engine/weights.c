@@ -1,5 +1,6 @@
 /* weights.c - the tensors of a checkpoint by name, wherever its files keep them. Files stay mapped; nothing is copied
  * unless asked for. */
+#include "engine/gguf.h"
 #include "engine/internal.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ struct weights {
 
 const char *tensor_type_name(enum tensor_type type)
 {
-    static const char *const names[N_TENSOR_TYPES] = {"F32", "F16", "BF16", "other"};
+    static const char *const names[N_TENSOR_TYPES] = {"F32", "F16", "BF16", "coded", "other"};
     return names[type];
 }
 
@@ -45,9 +46,27 @@ static float half_to_float(uint16_t h)
     return f;
 }
 
+/* Whole blocks are decoded; what lies outside the range is dropped. */
+static void read_coded(const struct tensor *t, int64_t first, int64_t n, float *out)
+{
+    float values[256];
+    const int size = t->coded->block_elements;
+    for (int64_t done = 0; done < n;) {
+        const int64_t block = (first + done) / size, skip = (first + done) % size;
+        const int64_t take = n - done < size - skip ? n - done : size - skip;
+        t->coded->read_block((const uint8_t *)t->data + block * t->coded->block_bytes, values);
+        memcpy(out + done, values + skip, (size_t)take * sizeof *out);
+        done += take;
+    }
+}
+
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out)
 {
     const uint8_t *p = t->data;
+    if (t->type == TENSOR_CODED) {
+        read_coded(t, first, n, out);
+        return;
+    }
     if (t->type == TENSOR_F32) {
         memcpy(out, p + 4 * first, (size_t)n * 4);
         return;
@@ -126,7 +145,8 @@ static int open_file(struct weights *w, const char *path, struct err *e)
     if (map_open(file, path, e))
         return -1;
     w->n_files++;
-    return safetensors_parse(file, &w->arena, &w->list, e);
+    return gguf_is(file) ? gguf_tensors(file, &w->arena, &w->list, e)
+                         : safetensors_parse(file, &w->arena, &w->list, e);
 }
 
 /* A shard must lie beside its index: a name with a path in it could read any file. */
@@ -279,7 +299,7 @@ const struct tensor *weights_tensor(const struct weights *w, const char *name, i
     if (!t) {
         err_input(e, "%s: tensor %s is missing, a tensor of shape %s was expected",
                   w->n_files ? w->files[0].path : "checkpoint", name, want.data);
-    } else if (t->type == TENSOR_OTHER) {
+    } else if (t->type == TENSOR_CODED || t->type == TENSOR_OTHER) {
         err_input(e, "%s: tensor %s: type F32, F16 or BF16 was expected, not %s", t->file, name, t->type_name);
         t = NULL;
     } else if (!same) {

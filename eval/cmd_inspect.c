@@ -48,7 +48,7 @@ static size_t collect_groups(const struct weights *w, struct group **out)
         const struct tensor *x = weights_at(w, i);
         struct text name = {0};
         put_group_name(&name, x->name);
-        text_printf(&name, " %s", tensor_type_name(x->type));
+        text_printf(&name, " %s", x->type_name);
         g[i] = (struct group){text_take(&name), x, 1, tensor_elements(x), x->n_bytes};
     }
     qsort(g, n, sizeof *g, by_name);
@@ -123,6 +123,9 @@ static int write_tensor(const struct weights *w, const char *name, const char *o
     const struct tensor *x = weights_find(w, name);
     if (!x)
         return err_set(e, EXIT_USAGE, "there is no tensor \"%s\"; inspect without --tensor lists them", name);
+    if (x->type == TENSOR_OTHER)
+        return err_input(e, "%s: tensor %s: numbers with a float32 value were expected, not %s", x->file, name,
+                         x->type_name);
     int64_t n = tensor_elements(x);
     float *values = NEW(float, n);
     tensor_read_f32(x, 0, n, values);
