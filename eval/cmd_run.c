@@ -3,6 +3,7 @@
 #include "eval/cli.h"
 #include "eval/runner.h"
 #include "eval/stamp.h"
+#include "eval/summary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -217,8 +218,13 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
                        (long long)n, a->out);
     if (!failed)
         failed = print_notes(o, e);
+    struct text t = {0};
     if (!failed)
-        printf("%lld records in %s\n", (long long)n, a->out);
+        failed = run_summary(a->out, &t, e);
+    text_printf(&t, "%lld records in %s\n", (long long)n, a->out);
+    if (!failed)
+        failed = cli_print(&t, e);
+    text_free(&t);
     return failed;
 }
 

@@ -41,6 +41,16 @@ check "grade names the line" fails 3 "outputs.txt:1: invalid JSON" bash -c 'echo
 "$handoff" run --model $mini/checkpoint --suite mini --limit 3 --out "$scratch/graded" >/dev/null
 check "a run graded again stays as it is" bash -c '"$1" grade "$2/graded" --write "$2/again.jsonl" && \
     cmp <(sed "s/,\"ms\":{.*//" "$2/again.jsonl") <(sed "s/,\"ms\":{.*//" "$2/graded/records.jsonl")' _ "$handoff" "$scratch"
+mkdir "$scratch/sums"; echo '{"complete":true}' >"$scratch/sums/run.json"
+for r in '"group":"1","correct":true' '"group":"2","correct":true' '"group":"1","correct":false' '"group":"2","correct":true' \
+    '"group":"3","correct":true'; do
+    i=$((${i:-0} + 1)); echo "{\"id\":\"$i\",\"task\":\"mmbench\",\"status\":\"ok\",$r}"
+done >"$scratch/sums/records.jsonl"
+echo '{"id":"a","task":"librispeech","status":"ok","correct":false,"score":0.5,"wer":{"edits":3,"words":6}}
+{"id":"b","task":"librispeech","status":"ok","correct":true,"score":1,"wer":{"edits":0,"words":18}}' >>"$scratch/sums/records.jsonl"
+check "status: rotations and word errors" bash -c '"$1" status "$2/sums" >"$2/s" &&
+    grep -qE "^mmbench +5 +0 +0 +0\.8000  every answer of a group right 0\.6667 \(3 groups\)$" "$2/s" &&
+    grep -qE "^librispeech +2 +0 +0 +0\.5000  WER 0\.1250$" "$2/s"' _ "$handoff" "$scratch"
 check "two runs are paired" bash -c '"$1" auroc tests/data/records/bf16.jsonl tests/data/records/q4.jsonl --csv |
     grep -qE "^q4,librispeech,60,0?\.036938"' _ "$handoff"
 finish
