@@ -12,7 +12,7 @@ static const double pi = 3.14159265358979323846;
 
 static int decode_bytes(const void *bytes, size_t n, double begin_s, double end_s, struct sound *s, struct err *e)
 {
-    struct media m = {MEDIA_AUDIO, bytes, n, "sound", begin_s, end_s};
+    struct media m = {.kind = MEDIA_AUDIO, .bytes = bytes, .n_bytes = n, .name = "sound", .begin_s = begin_s, .end_s = end_s};
     *e = (struct err){0};
     return sound_decode(&m, 16000, s, e);
 }
