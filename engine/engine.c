@@ -1,6 +1,8 @@
 /* engine.c - opening a checkpoint folder, and the checks in front of the decoder. */
 #define _GNU_SOURCE                     /* sched_getaffinity */
+#include "engine/gguf_model.h"
 #include "engine/internal.h"
+#include "engine/tokenizer.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -118,6 +120,35 @@ static int open_towers(struct engine *m, struct err *e)
     return check_towers_finite(m, e);
 }
 
+/* A GGUF file has in its metadata what a folder has in files. */
+static int open_gguf_documents(struct engine *m, struct err *e)
+{
+    struct mapped file;
+    struct arena a = {0};
+    struct gguf g;
+    struct gguf_documents d = {0};
+    if (map_open(&file, m->path, e))
+        return -1;
+    int bad = gguf_parse(&file, &a, &g, e) || gguf_documents_read(&d, &g, e) ||
+              config_read(&m->config, d.config, NULL, m->weights, m->path, e) ||
+              tokenizer_read(&m->tokenizer, d.tokenizer, m->path, e);
+    if (!bad && d.chat_template)
+        bad = chat_template_open(&m->chat_template, d.chat_template, strlen(d.chat_template), m->path, e);
+    m->config_json = d.config;
+    d.config = NULL;
+    gguf_documents_free(&d);
+    arena_free(&a);
+    map_close(&file);
+    return bad ? -1 : 0;
+}
+
+static int open_documents(struct engine *m, struct err *e)
+{
+    if (!path_is_dir(m->path))
+        return open_gguf_documents(m, e);
+    return open_config(m, e) || open_tokenizer(m, e) || open_chat_template(m, e) ? -1 : 0;
+}
+
 static void fill_info(struct engine *m)
 {
     const struct config *c = &m->config;
@@ -153,15 +184,15 @@ int engine_open(struct engine **out, const char *path, const struct engine_optio
     static const struct engine_options defaults;
     const struct engine_options *o = options ? options : &defaults;
     *out = NULL;
-    if (!path_is_dir(path))
-        return err_input(e, "%s: a checkpoint folder with config.json was expected", path);
+    const size_t len = strlen(path);
+    if (!path_is_dir(path) && !(len > 5 && strcmp(path + len - 5, ".gguf") == 0))
+        return err_input(e, "%s: a checkpoint folder with config.json, or a .gguf file, was expected", path);
     struct engine *m = NEW(struct engine, 1);
     m->path = mem_strdup(path);
     m->image_tokens = o->image_tokens;
     m->media_cache = o->media_cache ? mem_strdup(o->media_cache) : NULL;
-    if (open_compute(m, o, e) || weights_open(&m->weights, path, e) || open_config(m, e) ||
-        decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_tokenizer(m, e) ||
-        open_chat_template(m, e) || open_towers(m, e)) {
+    if (open_compute(m, o, e) || weights_open(&m->weights, path, e) || open_documents(m, e) ||
+        decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_towers(m, e)) {
         engine_close(m);
         return -1;
     }

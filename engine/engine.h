@@ -24,8 +24,7 @@
 
 /* ---- checkpoint files ------------------------------------------------------------------------------------------ */
 
-/* TENSOR_CODED: packed in blocks (ggml's quantised types); it can be read as float32, but the forward pass takes the
- * first three only. TENSOR_OTHER: a type that may lie in a file but has no float32 value here (I64, U8, ...). */
+/* TENSOR_CODED: packed in blocks (ggml's quantised types), decoded to float32 where it is used. TENSOR_OTHER: a type that may lie in a file but has no float32 value here (I64, U8, ...). */
 enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_CODED, TENSOR_OTHER, N_TENSOR_TYPES };
 struct ggml_type;
 const char *tensor_type_name(enum tensor_type type);
@@ -50,7 +49,7 @@ int64_t tensor_elements(const struct tensor *t);
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out);
 
 /* The tensors of a checkpoint: a folder (model.safetensors, or model.safetensors.index.json with its shards), one
- * .safetensors file, or one GGUF file (under GGUF's own names). Everything in the headers is checked before it is
+ * .safetensors file, or one GGUF file. Everything in the headers is checked before it is
  * believed. */
 struct weights;
 int weights_open(struct weights **out, const char *path, struct err *e);

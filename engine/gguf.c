@@ -4,6 +4,7 @@
  * general.alignment behind the infos; offsets count from there.
  */
 #include "engine/gguf.h"
+#include "engine/gguf_model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -301,9 +302,10 @@ int gguf_tensors(const struct mapped *m, struct arena *a, struct tensor_list *ou
     struct gguf g;
     if (gguf_parse(m, a, &g, e))
         return -1;
+    const bool gemma4 = gguf_is_gemma4(&g);
     for (size_t i = 0; i < g.n_tensors; i++) {
         const struct gguf_tensor *from = &g.tensors[i];
-        struct tensor t = {.name = from->name, .file = m->path, .type_name = from->type->name,
+        struct tensor t = {.name = gemma4 ? gguf_tensor_name(a, from->name) : from->name, .file = m->path, .type_name = from->type->name,
                            .type = type_of(from->type), .coded = from->type, .n_dims = from->n_dims,
                            .data = from->data, .n_bytes = from->n_bytes};
         for (int d = 0; d < t.n_dims; d++)
@@ -344,4 +346,23 @@ bool gguf_number(const struct gguf_value *v, uint64_t i, double *out)
     default: *out = (double)bits;
     }
     return true;
+}
+
+bool gguf_string(const struct gguf_value *v, const char **s, size_t *len)
+{
+    if (v->kind != GGUF_STRING)
+        return false;
+    *len = (size_t)little(v->at, 8);
+    *s = (const char *)v->at + 8;
+    return true;
+}
+
+void gguf_strings(const struct gguf_value *v, void (*see)(void *arg, uint64_t i, const char *s, size_t len), void *arg)
+{
+    const uint8_t *p = v->at;
+    for (uint64_t i = 0; i < v->count; i++) {
+        size_t len = (size_t)little(p, 8);
+        see(arg, i, (const char *)p + 8, len);
+        p += 8 + len;
+    }
 }

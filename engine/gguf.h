@@ -37,10 +37,16 @@ bool gguf_is(const struct mapped *m);                   /* by its magic */
 /* Everything in the header is checked against the file. Memory comes from the arena. */
 int gguf_parse(const struct mapped *m, struct arena *a, struct gguf *out, struct err *e);
 
-/* Appends its tensors, dimensions outermost first, under the names of the file. */
+/* Appends its tensors, dimensions outermost first; those of a Gemma 4 decoder under the names that a checkpoint folder
+ * has, all others under the names of the file. */
 int gguf_tensors(const struct mapped *m, struct arena *a, struct tensor_list *out, struct err *e);
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);      /* NULL if absent */
 /* A scalar of any number or bool kind, or element i of an array of those; false if it is none. */
 bool gguf_number(const struct gguf_value *v, uint64_t i, double *out);
+/* A string value; *s points into the file and has no NUL behind it. */
+bool gguf_string(const struct gguf_value *v, const char **s, size_t *len);
+/* Calls see(arg, i, s, len) for each string of an array. */
+void gguf_strings(const struct gguf_value *v, void (*see)(void *arg, uint64_t i, const char *s, size_t len), void *arg);
+
 #endif

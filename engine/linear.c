@@ -3,6 +3,8 @@
  * sum, so the cut may depend on anything. */
 #include "engine/kernels.h"
 
+#include <stdlib.h>
+
 enum {
     COLUMNS = 64,               /* output columns of a block */
     ROWS = 64,                  /* rows of a block */
@@ -18,14 +20,22 @@ struct job {
     int M, N, K, row_blocks;
 };
 
+/* Coded weights are decoded for the block; from there on they are float32 weights like any others, with the same sums. */
 static void block(void *arg, int i)
 {
     const struct job *j = arg;
     const int n = i / j->row_blocks * COLUMNS, m = i % j->row_blocks * ROWS;
+    const int columns = j->N - n < COLUMNS ? j->N - n : COLUMNS;
     const size_t row_bytes = (size_t)j->K * (j->w->type == TENSOR_F32 ? 4 : 2);
-    j->k->gemm(j->w->type, (const uint8_t *)j->w->data + (size_t)n * row_bytes, j->N - n < COLUMNS ? j->N - n : COLUMNS,
-               j->K, j->x + (size_t)m * j->x_stride, j->x_stride, j->M - m < ROWS ? j->M - m : ROWS,
+    const bool coded = j->w->type == TENSOR_CODED;
+    float *decoded = coded ? NEW(float, (size_t)columns * (size_t)j->K) : NULL;
+    if (coded)
+        tensor_read_f32(j->w, (int64_t)n * j->K, (int64_t)columns * j->K, decoded);
+    j->k->gemm(coded ? TENSOR_F32 : j->w->type,
+               coded ? (const void *)decoded : (const uint8_t *)j->w->data + (size_t)n * row_bytes, columns, j->K,
+               j->x + (size_t)m * j->x_stride, j->x_stride, j->M - m < ROWS ? j->M - m : ROWS,
                j->y + (size_t)m * j->y_stride + n, j->y_stride);
+    free(decoded);
 }
 
 void linear(const struct compute *c, const struct tensor *w, const float *x, size_t x_stride, int M, float *y,

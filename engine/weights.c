@@ -3,6 +3,7 @@
 #include "engine/gguf.h"
 #include "engine/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,10 +85,25 @@ void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *ou
     }
 }
 
+static bool coded_finite(const struct tensor *t, int64_t first, int64_t n)
+{
+    float values[1024];
+    bool finite = true;
+    for (int64_t done = 0; done < n && finite; done += 1024) {
+        const int64_t take = n - done < 1024 ? n - done : 1024;
+        read_coded(t, first + done, take, values);
+        for (int64_t i = 0; i < take; i++)
+            finite &= isfinite(values[i]) != 0;
+    }
+    return finite;
+}
+
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n)
 {
     const uint8_t *p = t->data;
     uint32_t bad = 0;
+    if (t->type == TENSOR_CODED)
+        return coded_finite(t, first, n);
     if (t->type == TENSOR_F32) {
         for (int64_t i = first; i < first + n; i++) {
             uint32_t bits;
@@ -299,7 +315,7 @@ const struct tensor *weights_tensor(const struct weights *w, const char *name, i
     if (!t) {
         err_input(e, "%s: tensor %s is missing, a tensor of shape %s was expected",
                   w->n_files ? w->files[0].path : "checkpoint", name, want.data);
-    } else if (t->type == TENSOR_CODED || t->type == TENSOR_OTHER) {
+    } else if (t->type == TENSOR_OTHER) {
         err_input(e, "%s: tensor %s: type F32, F16 or BF16 was expected, not %s", t->file, name, t->type_name);
         t = NULL;
     } else if (!same) {

@@ -43,10 +43,10 @@ static cJSON *model_identity(const struct engine *m)
     weights_fingerprint(engine_weights(m), hex);
     cJSON_AddStringToObject(o, "architecture", info->architecture);
     cJSON_AddStringToObject(o, "fingerprint", hex);
-    const char *dir = path_is_dir(info->path) ? info->path : ".";
-    add_sha_of_file(o, "config_sha", dir, "config.json");
-    add_sha_of_file(o, "tokenizer_sha", dir, "tokenizer.json");
-    add_sha_of_file(o, "template_sha", dir, "chat_template.jinja");
+    /* A GGUF file holds these in its metadata. */
+    add_sha_of_file(o, "config_sha", info->path, "config.json");
+    add_sha_of_file(o, "tokenizer_sha", info->path, "tokenizer.json");
+    add_sha_of_file(o, "template_sha", info->path, "chat_template.jinja");
     return o;
 }
 
