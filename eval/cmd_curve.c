@@ -58,7 +58,7 @@ static int make(struct records *r, const char *run, struct curve_result *result,
     for (int i = 0; i < N_SOURCES; i++)
         if (sources[i] && inputs_open(&in, sources[i], &r[i], e))
             return -1;
-    struct curve_models m = {&r[RUN], &r[REFERENCE], target ? &r[TARGET] : NULL, middle ? &r[MIDDLE] : NULL};
+    struct curve_models m = {&r[RUN], &r[REFERENCE], target ? &r[TARGET] : NULL, middle ? &r[MIDDLE] : NULL, true};
     return curve_result_make(result, &in, &o, &m, a, e);
 }
 

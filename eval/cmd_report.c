@@ -104,7 +104,7 @@ static int make_curves(struct work *w, struct err *e)
     w->curves = ARENA_NEW(&w->arena, struct curve_result, w->n_runs);
     for (int i = 0; i < w->n_runs; i++) {
         struct curve_options o = CURVE_OPTIONS_DEFAULT;
-        struct curve_models m = {&w->runs[i], &w->others[0], target ? &w->others[1] : NULL, NULL};
+        struct curve_models m = {&w->runs[i], &w->others[0], target ? &w->others[1] : NULL, NULL, false};
         o.resamples = resamples;
         o.seed = seed;
         o.threads = threads;

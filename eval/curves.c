@@ -48,7 +48,8 @@ struct work {
     struct columns c;
     struct cascade_columns cc;
     struct cascade by_confidence, by_entropy;   /* of samples or of groups */
-    bool grouped, has_entropy;
+    bool grouped, has_entropy, last;            /* last: of the tasks that are wanted */
+    double mean_ms;
     const struct record **reference, **target, **middle;
     double *entropy;                            /* as a confidence: its negative */
     struct curve_task *t;
@@ -211,10 +212,7 @@ static void bootstrap(struct work *w, const double *target_value)
 static void costs(struct work *w)
 {
     struct curve_task *t = w->t;
-    double ms = 0;
-    for (size_t i = 0; i < w->c.n; i++)
-        ms += w->c.row[i]->ms;
-    struct cost_model m = {ms / (double)w->c.n, w->o->remote_ms, w->o->local_price, w->o->call_price};
+    struct cost_model m = {w->mean_ms, w->o->remote_ms, w->o->local_price, w->o->call_price};
     struct cost local = cost_at(&m, 0), all = cost_at(&m, 1);
     struct cost match = cost_at(&m, t->match.first.why ? 1 : t->match.first.value);
     t->cost_local.ms = local.ms;
@@ -249,10 +247,28 @@ static void tiers(struct work *w)
 
 /* ---- putting it together ---------------------------------------------------------------------------------------- */
 
+/* Behind the last task's cascades nobody asks for the rows again: ten million of them are most of the memory. */
+static void give_back(struct work *w)
+{
+    if (!w->last || !w->m->give_back || w->m->target || w->m->middle)
+        return;
+    free(w->c.row);
+    free(w->reference);
+    w->c.row = NULL;
+    w->reference = NULL;
+    records_forget_rows(w->m->run);
+    records_forget_rows(w->m->reference);
+}
+
 static void make_cascades(struct work *w)
 {
     struct columns *c = &w->c;
+    double ms = 0;
+    for (size_t i = 0; i < c->n; i++)
+        ms += c->row[i]->ms;
+    w->mean_ms = ms / (double)c->n;
     cascade_columns_make(&w->cc, c, w->reference);
+    give_back(w);
     w->by_confidence = w->by_entropy = w->cc.cascade;
     w->has_entropy = c->has_entropy && c->n_no_entropy == 0;
     w->entropy = NEW(double, c->n);
@@ -325,6 +341,10 @@ static int pair_all(struct work *w, int task, struct err *e)
         for (int i = 0; i < 3; i++)
             if (others[i] && columns_pair(&w->c, w->in, m->run, others[i], task, *rows[i], e))
                 return -1;
+    if (w->last && m->give_back) {
+        records_forget_keys(m->run);
+        records_forget_keys(m->reference);
+    }
     return 0;
 }
 
@@ -365,13 +385,14 @@ int curve_result_make(struct curve_result *out, const struct inputs *in, const s
     out->definitions.threshold = o->threshold;
     out->definitions.resamples = o->resamples;
     out->definitions.seed = o->seed;
-    for (int i = 0; i < m->run->n_tasks; i++) {
-        if (!inputs_want(in, m->run->tasks[i].name) || m->run->tasks[i].n == 0)
-            continue;
-        if (in->common && records_task(m->reference, m->run->tasks[i].name) < 0)
-            continue;
-        struct work w = {.in = in, .o = o, .m = m, .arena = a, .t = &tasks[out->n_tasks++]};
-        if (make_task(&w, i, e))
+    int *wanted = ARENA_NEW(a, int, m->run->n_tasks), n = 0;
+    for (int i = 0; i < m->run->n_tasks; i++)
+        if (inputs_want(in, m->run->tasks[i].name) && m->run->tasks[i].n > 0 &&
+            !(in->common && records_task(m->reference, m->run->tasks[i].name) < 0))
+            wanted[n++] = i;
+    for (int k = 0; k < n; k++) {
+        struct work w = {.in = in, .o = o, .m = m, .arena = a, .t = &tasks[out->n_tasks++], .last = k == n - 1};
+        if (make_task(&w, wanted[k], e))
             return -1;
     }
     return out->n_tasks ? 0 : err_input(e, "%s and %s have no task in common", m->run->path, m->reference->path);

@@ -15,8 +15,9 @@ struct curve_options {
 };
 #define CURVE_OPTIONS_DEFAULT {.resamples = 1000, .seed = 1, .threads = 1, .max_points = 1000, .threshold = 0.85}
 
-/* The models beside the run. target NULL: the reference; middle NULL: two tiers. */
-struct curve_models { const struct records *run, *reference, *target, *middle; };
+/* The models beside the run. target NULL: the reference; middle NULL: two tiers. give_back: the rows of run and
+ * reference are not needed by the caller any more and go as soon as the last task has been read. */
+struct curve_models { struct records *run, *reference, *target, *middle; bool give_back; };
 
 int curve_result_make(struct curve_result *out, const struct inputs *in, const struct curve_options *o,
                       const struct curve_models *m, struct arena *a, struct err *e);

@@ -109,7 +109,7 @@ static void columns_alloc(struct columns *c, size_t n, bool detached, bool keep_
 {
     c->confidence = NEW(double, n);
     c->entropy = NEW(double, n);
-    c->score = !detached || c->wer || c->graded ? NEW(double, n) : NULL;
+    c->score = detached && (c->wer || c->graded) ? NEW(double, n) : NULL;
     c->wrong = NEW(uint8_t, n);
     c->row = keep_rows ? NEW(const struct record *, n) : NULL;
     c->flags = detached ? NEW(uint16_t, n) : NULL;

@@ -50,18 +50,18 @@ struct columns {
     bool has_confidence, has_entropy;   /* some row has one */
     bool wer, graded;
     double *confidence, *entropy;       /* [n]; NaN where a row has none */
-    double *score;              /* [n] 0..1, see record_score */
     uint8_t *wrong;             /* [n] */
     const struct record **row;  /* [n]; NULL in detached columns */
     uint32_t *group;            /* [n] in [0, n_groups): rows that stand or fall together */
     size_t n_groups;
     /* Detached columns only: what else they need of the rows. */
+    double *score;              /* [n] 0..1, see record_score; NULL unless the task is graded or a transcription */
     uint16_t *flags;            /* [n], see record_flags */
     struct word_errors { int32_t edits, words; } *words;        /* [n] of a transcription, else NULL */
 };
 int columns_make(struct columns *c, const struct inputs *in, const struct records *r, int task, struct err *e);
-/* Columns that do not point into the records, which may then be given back, and hold no more than they must: score is
- * NULL unless the task is graded or a transcription, group is NULL if no row has one (n_groups is then n). */
+/* Columns that do not point into the records, which may then be given back, and hold no more than they must: group is
+ * NULL if no row has one (n_groups is then n). */
 int columns_make_detached(struct columns *c, const struct inputs *in, const struct records *r, int task,
                           struct err *e);
 void columns_free(struct columns *c);

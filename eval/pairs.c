@@ -10,7 +10,6 @@ static void columns_keep(struct columns *c, size_t from, size_t to)
 {
     c->confidence[to] = c->confidence[from];
     c->entropy[to] = c->entropy[from];
-    c->score[to] = c->score[from];
     c->wrong[to] = c->wrong[from];
     c->row[to] = c->row[from];
     c->group[to] = c->group[from];

@@ -326,14 +326,20 @@ int records_parse(struct records *r, const char *name, const char *data, size_t 
     return finish(&l, rc, e);
 }
 
+void records_forget_keys(struct records *r)
+{
+    free(r->slots);
+    r->slots = NULL;
+    r->n_slots = 0;
+}
+
 void records_forget_rows(struct records *r)
 {
+    records_forget_keys(r);
     free(r->rows);
     free(r->order);
-    free(r->slots);
     r->rows = NULL;
     r->order = NULL;
-    r->slots = NULL;
 }
 
 void records_close(struct records *r)

@@ -77,8 +77,10 @@ int records_open(struct records *r, const char *source, const struct records_opt
 int records_parse(struct records *r, const char *name, const char *data, size_t n, const struct records_options *o,
                   struct err *e);
 void records_close(struct records *r);
-/* Gives back the rows and their indexes once everything needed was copied out; names, counts and notes stay. */
+/* Gives back the rows and their indexes once everything needed was copied out; names, counts and notes stay. The table
+ * behind records_find alone goes earlier. */
 void records_forget_rows(struct records *r);
+void records_forget_keys(struct records *r);
 
 const struct record *records_row(const struct records *r, int task, int64_t i);
 /* The row of the same sample, or NULL. Two different samples share a key with a chance of n^2 / 2^65. */

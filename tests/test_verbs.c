@@ -97,7 +97,7 @@ static void match_of_the_demo(void)
     o.resamples = 0;
     if (file_read(DEMO "RESULTS.md", 1 << 20, &results, &e) || !load(&r, "demo.bf16") || !load(&reference, "reference"))
         SKIP("no ../shared");
-    struct curve_models models = {&r, &reference, NULL, NULL};
+    struct curve_models models = {&r, &reference, NULL, NULL, false};
     CHECK_MSG(curve_result_make(&curves, &in, &o, &models, &arena, &e) == 0, "%s", e.msg);
     int checked = 0;
     for (int i = 0; i < curves.n_tasks; i++) {
