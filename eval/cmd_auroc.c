@@ -28,7 +28,7 @@ static const struct usage usage = {
 
 /* The same hold-outs in each further run against the first, on their common samples. A run with other samples needs
  * --common, as in `compare`. */
-static int make_pairs(struct auroc_result *result, const struct records *runs, int n_runs, struct arena *a,
+static int make_pairs(struct auroc_result *result, struct records *runs, int n_runs, struct arena *a,
                       struct err *e)
 {
     struct auroc_pair *pairs = NULL;

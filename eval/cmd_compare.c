@@ -68,6 +68,7 @@ int cmd_compare(int argc, char **argv)
     int stop = cli_parse(&usage, argc, argv, &sources, &e);
     if (stop)
         return cli_end(stop, &e);
+    o.give_back = true;
     int failed = check(&sources, &e) || inputs_open(&in, sources.at[0], &r[0], &e) ||
                  inputs_open(&in, sources.at[1], &r[1], &e) || stamps_check(&in, &r[0], &r[1], &e) ||
                  compare_result_make(&result, &in, &o, &r[0], &r[1], &arena, &e) || print_result(&result, &e);

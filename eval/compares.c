@@ -65,7 +65,7 @@ static void pairs_add(struct pairs *p, const struct columns *c, size_t i, const 
 struct work {
     const struct inputs *in;
     const struct compare_options *o;
-    const struct records *base, *fresh;
+    struct records *base, *fresh;
     struct arena *arena;
 };
 
@@ -163,8 +163,9 @@ static void renumber(struct pairs *p, size_t n_groups)
     free(now);
 }
 
+/* all: collects the pairs of every task, NULL if there is only one. */
 static int make_task(struct compare_task *t, struct figure *auroc_se, const struct work *w, int task,
-                     struct pairs *all, struct err *e)
+                     struct pairs *all, bool last, struct err *e)
 {
     struct columns c;
     struct pairs one = {0};
@@ -173,22 +174,34 @@ static int make_task(struct compare_task *t, struct figure *auroc_se, const stru
         return -1;
     const struct record **other = NEW(const struct record *, c.n);
     int failed = columns_pair(&c, w->in, w->base, w->fresh, task, other, e);
+    if (last && w->o->give_back) {
+        records_forget_keys(w->base);
+        records_forget_keys(w->fresh);
+    }
     if (!failed) {
         t->task = w->base->tasks[task].name;
         pairs_reserve(&one, c.n);
-        pairs_reserve(all, c.n);
+        if (all)
+            pairs_reserve(all, c.n);
         for (size_t i = 0; i < c.n; i++) {
             pairs_add(&one, &c, i, other[i], rule);
-            pairs_add(all, &c, i, other[i], rule);
+            if (all)
+                pairs_add(all, &c, i, other[i], rule);
         }
         renumber(&one, c.n_groups);
+    }
+    free(other);
+    columns_free(&c);
+    if (last && w->o->give_back) {
+        records_forget_rows(w->base);
+        records_forget_rows(w->fresh);
+    }
+    if (!failed) {
         set_answers(t, &one);
         set_confidence(t, &one, w->o->threshold);
         *auroc_se = set_auroc(t, &one, w->o);
     }
     pairs_free(&one);
-    free(other);
-    columns_free(&c);
     return failed;
 }
 
@@ -308,7 +321,7 @@ static void make_pooled(struct compare_task *t, const struct compare_task *tasks
 }
 
 int compare_result_make(struct compare_result *out, const struct inputs *in, const struct compare_options *o,
-                        const struct records *base, const struct records *fresh, struct arena *a, struct err *e)
+                        struct records *base, struct records *fresh, struct arena *a, struct err *e)
 {
     struct work w = {in, o, base, fresh, a};
     struct compare_task *tasks = ARENA_NEW(a, struct compare_task, base->n_tasks + 1);
@@ -321,13 +334,13 @@ int compare_result_make(struct compare_result *out, const struct inputs *in, con
     out->definitions.threshold = o->threshold;
     out->definitions.resamples = o->resamples;
     out->definitions.seed = o->seed;
-    for (int i = 0; !failed && i < base->n_tasks; i++) {
-        if (!inputs_want(in, base->tasks[i].name) || base->tasks[i].n == 0 ||
-            (in->common && records_task(fresh, base->tasks[i].name) < 0))
-            continue;
-        failed = make_task(&tasks[n], &auroc_se[n], &w, i, &all, e);
-        n++;
-    }
+    int *wanted = ARENA_NEW(a, int, base->n_tasks);
+    for (int i = 0; i < base->n_tasks; i++)
+        if (inputs_want(in, base->tasks[i].name) && base->tasks[i].n > 0 &&
+            !(in->common && records_task(fresh, base->tasks[i].name) < 0))
+            wanted[n++] = i;
+    for (int k = 0; k < n && !failed; k++)
+        failed = make_task(&tasks[k], &auroc_se[k], &w, wanted[k], n > 1 ? &all : NULL, k == n - 1, e);
     if (!failed && n == 0)
         failed = err_input(e, "%s and %s have no task in common", base->path, fresh->path);
     if (!failed) {

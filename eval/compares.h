@@ -8,12 +8,13 @@
 struct compare_options {
     double margin, auroc_margin, alpha, threshold;
     int64_t resamples, seed, threads;
+    bool give_back;             /* the rows of both runs go as soon as the last task has been read */
 };
 #define COMPARE_OPTIONS_DEFAULT {.margin = 0.01, .auroc_margin = 0.02, .alpha = 0.05, .threshold = 0.85, \
                                  .resamples = 1000, .seed = 1, .threads = 1}
 
 int compare_result_make(struct compare_result *out, const struct inputs *in, const struct compare_options *o,
-                        const struct records *base, const struct records *fresh, struct arena *a, struct err *e);
+                        struct records *base, struct records *fresh, struct arena *a, struct err *e);
 
 /* AUROC of two scores that each have labels of their own, on the same rows: difference b - a with the bootstrap's
  * standard error and percentile interval. A quant answers anew, so its labels differ from its base's; DeLong's paired
