@@ -212,18 +212,18 @@ struct runes runes_collapse(struct arena *a, struct runes s)
 #define CAPITAL_SIGMA 0x3A3
 #define FINAL_SIGMA 0x3C2
 
-static bool ignored_by_sigma(uint32_t c) { return c == '\'' || c == 0x2019 || uni_mark(c); }
-static bool letter(uint32_t c) { return uni_word(c) && c != '_' && uni_digit(c) < 0; }
+static bool cased(uint32_t c) { return in_ranges(unicode_cased, COUNT(unicode_cased), c); }
+static bool ignorable(uint32_t c) { return in_ranges(unicode_ignorable, COUNT(unicode_ignorable), c); }
 
-/* A capital sigma becomes the final form when a letter precedes and none follows, marks and apostrophes aside. */
+/* A capital sigma becomes the final form when a cased letter precedes and none follows, marks and the like aside. */
 static uint32_t lower_sigma(struct runes s, size_t i)
 {
     size_t before = i, after = i + 1;
-    while (before > 0 && ignored_by_sigma(s.at[before - 1]))
+    while (before > 0 && ignorable(s.at[before - 1]))
         before--;
-    while (after < s.n && ignored_by_sigma(s.at[after]))
+    while (after < s.n && ignorable(s.at[after]))
         after++;
-    bool final = before > 0 && letter(s.at[before - 1]) && !(after < s.n && letter(s.at[after]));
+    bool final = before > 0 && cased(s.at[before - 1]) && !(after < s.n && cased(s.at[after]));
     return final ? FINAL_SIGMA : 0x3C3;
 }
 

@@ -37,7 +37,7 @@ def ranges(belongs):
 
 
 def print_ranges(name, belongs, comment):
-    print_list("struct unicode_range", name, ["{0x%X,0x%X}" % tuple(r) for r in ranges(belongs)], comment)
+    print_list("struct unicode_range", name, ["{%d,%d}" % tuple(r) for r in ranges(belongs)], comment)
 
 
 def print_lower():
@@ -52,7 +52,7 @@ def print_lower():
                 runs[-1] = (first, c, gap, delta)
                 continue
         runs.append((c, c, 1, low - c))
-    print_list("struct unicode_lower", "unicode_lower", ["{0x%X,0x%X,%d,%d}" % (f, l, s, d) for f, l, s, d in runs],
+    print_list("struct unicode_lower", "unicode_lower", ["{%d,%d,%d,%d}" % run for run in runs],
                "first, last, step, what to add")
 
 
@@ -63,9 +63,9 @@ def print_decompositions():
         if full == chr(c) or any(first <= c <= last for first, last in NOT_DECOMPOSED):
             continue
         units = full.encode("utf-16-le")
-        keys.append("0x%X" % c)
+        keys.append(str(c))
         starts.append(str(len(pool)))
-        pool += ["0x%X" % (units[i] | units[i + 1] << 8) for i in range(0, len(units), 2)]
+        pool += [str(units[i] | units[i + 1] << 8) for i in range(0, len(units), 2)]
     starts.append(str(len(pool)))
     print_list("uint32_t", "unicode_nfkd_key", keys, "characters that compatibility decomposition changes")
     print_list("uint16_t", "unicode_nfkd_start", starts, "where the decomposition of a key starts in the pool")
@@ -82,7 +82,7 @@ def print_numbers(name, number, comment):
             runs[-1][1] = c
         else:
             runs.append([c, c, k])
-    print_list("struct unicode_number", name, ["{0x%X,0x%X,%d}" % tuple(r) for r in runs], comment)
+    print_list("struct unicode_number", name, ["{%d,%d,%d}" % tuple(r) for r in runs], comment)
 
 
 print(f"""/* unicode_table.h - facts of Unicode {unicodedata.unidata_version}, written by scripts/make_unicode_tables.py:
@@ -97,12 +97,25 @@ struct unicode_lower {{ uint32_t first, last, step; int32_t add; }};
 struct unicode_number {{ uint32_t first, last; uint8_t value; }};
 """)
 word = re.compile(r"\w")
+
+
+def cased(c):
+    """What str.lower() takes for a cased letter when it decides about a final sigma."""
+    return (" " + c + "\u03A3").lower().endswith("\u03C2")
+
+
+def ignorable(c):
+    return not cased(c) and ("A" + c + "\u03A3").lower().endswith("\u03C2")
+
+
 print_ranges("unicode_word", lambda c: word.match(c), r"what Python's \w matches")
 print_ranges("unicode_mark", lambda c: unicodedata.category(c) == "Mn", "non-spacing marks (Mn)")
 print_ranges("unicode_symbol", lambda c: unicodedata.category(c)[0] in "MSP",
              "marks, symbols and punctuation (M*, S*, P*)")
-print_list("uint32_t", "unicode_zero", ["0x%X" % c for c in EVERY if unicodedata.decimal(chr(c), -1) == 0],
+print_list("uint32_t", "unicode_zero", [str(c) for c in EVERY if unicodedata.decimal(chr(c), -1) == 0],
            "the zeros of all decimal digits (Nd); the digits 1 to 9 follow each")
+print_ranges("unicode_cased", cased, "cased letters")
+print_ranges("unicode_ignorable", ignorable, "what a final sigma looks through to find one")
 print_lower()
 print_numbers("unicode_class", unicodedata.combining, "canonical combining classes other than 0")
 print_numbers("unicode_longer", lambda c: len(c.upper()) - 1, "how many characters str.upper() adds")
