@@ -72,7 +72,7 @@ static int read_input(const cJSON *line, struct arena *a, struct grade_input *in
         return err_input(e, "%s: keys \"labels\" and \"options\": lists of equal length were expected", where);
     in->n_options = n_labels > n_options ? n_labels : n_options;
     const char *stop = json_string(line, "stop");
-    in->truncated = stop && strcmp(stop, "length") == 0;
+    in->truncated = stop && strcmp(stop, "eos") != 0;
     return 0;
 }
 
@@ -143,14 +143,34 @@ static int put_band(struct text *t, const struct grade_input *in, struct arena *
 
 /* ---- grade F.jsonl --------------------------------------------------------------------------------------------- */
 
+/* Own questions say themselves what they are; without that, options make a choice. NULL: an unknown type. */
+static const char *own_grader(const cJSON *line)
+{
+    static const struct { const char *type, *grader; } types[] = {
+        {"mcq", "choice"},          {"numeric", "number"},   {"text", "text"},
+        {"vqa_relaxed", "relaxed"}, {"vqa_anls", "anls"},    {"asr", "speech"}};
+    const char *grader = json_string(line, "grader"), *type = json_string(line, "type");
+    if (!grader && !type)
+        return json_get(line, "options") || json_get(line, "labels") ? "choice" : "text";
+    grader = grader ? grader : type;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].type, grader) == 0)
+            return types[i].grader;
+    return grade_extractors(grader) ? grader : NULL;
+}
+
 static int grade_line(const struct grading_args *g, const char *grader, const cJSON *line, const char *where,
                       struct err *e)
 {
+    if (g->task && strcmp(g->task, "jsonl") == 0 && !(grader = own_grader(line)))
+        return err_input(e, "%s: key \"type\": mcq, numeric, text, vqa_relaxed, vqa_anls or asr was expected", where);
     struct arena a = {0};
     struct text t = {0};
     struct verdict v;
     bool band = g->extract && strcmp(g->extract, "all") == 0;
-    struct grade_input in = {.grader = grader, .extract = band ? NULL : g->extract, .normalizer = g->normalizer};
+    struct grade_input in = {.grader = grader, .normalizer = g->normalizer};
+    if (g->extract && has_extractor(grader, g->extract))
+        in.extract = g->extract;
     const char *id = scalar(&a, json_get(line, "id"));
     int failed = id ? read_input(line, &a, &in, where, e) : err_input(e, "%s: key \"id\" is missing", where);
     if (!failed && grade(&in, &a, &v, e)) {
@@ -223,9 +243,10 @@ static int grade_file(const struct grading_args *g, const char *path, struct err
         return err_set(e, EXIT_USAGE, "grade: --task: %s is not a task; known are mmlu mmlu-pro arc-easy arc-challenge "
                        "gsm8k mmbench chartqa docvqa mmau gigaspeech earnings22 librispeech jsonl",
                        g->task ? g->task : "nothing");
-    if (g->extract && strcmp(g->extract, "all") != 0 && !has_extractor(j.grader, g->extract))
-        return err_set(e, EXIT_USAGE, "grade: --extract: %s does not know \"%s\"; --extract all lists its ways", g->task,
-                       g->extract);
+    bool own = strcmp(j.grader, "text") == 0;
+    if (!own && g->extract && strcmp(g->extract, "all") != 0 && !has_extractor(j.grader, g->extract))
+        return err_set(e, EXIT_USAGE, "grade: --extract: %s does not know \"%s\"; --extract all lists its ways",
+                       g->task, g->extract);
     return each_line(path, see_line, &j, e);
 }
 
@@ -295,6 +316,10 @@ static void write_verdict(cJSON *record, const struct verdict *v, bool speech)
     for (int i = 0; i < 5; i++)
         cJSON_AddNumberToObject(wer, part[i].key, part[i].value);
     replace(record, "wer", wer);
+    if (!v->scored)
+        replace(record, "scored", cJSON_CreateFalse());
+    else
+        cJSON_DeleteItemFromObjectCaseSensitive(record, "scored");
 }
 
 static int rescore(void *arg, cJSON *record, const char *where, struct err *e)
@@ -309,7 +334,9 @@ static int rescore(void *arg, cJSON *record, const char *where, struct err *e)
     if (!task || !id || !status)
         return err_input(e, "%s: a record with task, id and status was expected", where);
     manner_of(s, record, &in);
-    bool graded = strcmp(status, "error") != 0 && cJSON_GetArraySize(json_get(record, "gold")) > 0;
+    const cJSON *gold = json_get(record, "gold");
+    bool has_gold = cJSON_IsArray(gold) ? cJSON_GetArraySize(gold) > 0 : gold && !cJSON_IsNull(gold);
+    bool graded = has_gold && strcmp(status, "error") != 0;
     if (graded && !in.grader)
         failed = err_input(e, "%s: no grader is known for task \"%s\"", where, task);
     if (graded && !failed)
@@ -327,7 +354,7 @@ static int rescore(void *arg, cJSON *record, const char *where, struct err *e)
         }
         write_verdict(record, &v, strcmp(in.grader, "speech") == 0);
     }
-    if (!failed) {
+    if (!failed && s->g->write) {
         json_print(&s->rewritten, record);
         text_putc(&s->rewritten, '\n');
     }
@@ -376,15 +403,16 @@ int cmd_grade(int argc, char **argv)
     struct strings files = {0};
     const struct option options[] = {
         {"--task", OPT_STRING, &g.task, "T", "whose rules: mmlu, gsm8k, docvqa, librispeech, ..."},
-        {"--extract", OPT_STRING, &g.extract, "E", "how the answer is read (README lists them); all: every way side by side"},
-        {"--normalizer", OPT_STRING, &g.normalizer, "N", "speech: whisper open-asr gigaspeech none"},
+        {"--extract", OPT_STRING, &g.extract, "E", "how the answer is read (README lists them); all: every way in turn"},
+        {"--normalizer", OPT_STRING, &g.normalizer, "N", "speech: whisper whisper-release open-asr gigaspeech none"},
         {"--explain", OPT_FLAG, &g.explain, NULL, "which rule fired, and what other harnesses would say"},
         {"--write", OPT_STRING, &g.write, "FILE", "of a run: its records with the new verdicts"},
         {0}};
     const struct usage usage = {
         "grade", "--task T F.jsonl [options]   or   grade RUN [options]",
-        "Verdicts for outputs produced elsewhere: lines of {\"id\", \"output\", \"gold\"} and, for choices, \"labels\" and\n"
-        "\"options\". Of a run directory: its records graded once more, without the model.",
+        "Verdicts for outputs produced elsewhere: lines of {\"id\", \"output\", \"gold\"} and, for choices, \"labels\"\n"
+        "and \"options\"; own questions (jsonl) may name their \"type\". Of a run directory: its records graded once\n"
+        "more, without the model.",
         options, "handoff grade --task gsm8k tests/data/outputs.jsonl --extract all"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);
@@ -393,6 +421,9 @@ int cmd_grade(int argc, char **argv)
     int failed;
     if (files.n != 1)
         failed = err_set(&e, EXIT_USAGE, "grade: one file or run was expected; see \"handoff grade --help\"");
+    else if (g.normalizer && !grade_knows_normalizer(g.normalizer))
+        failed = err_set(&e, EXIT_USAGE, "grade: --normalizer: whisper, whisper-release, open-asr, gigaspeech or none "
+                         "was expected, not \"%s\"", g.normalizer);
     else if (path_is_dir(files.at[0]))
         failed = grade_run(&g, files.at[0], &e);
     else

@@ -10,6 +10,7 @@ static const char *const number[] = {"flexible", "strict", "official", "numeric"
 static const char *const mmlu_pro[] = {"official", "strict", "lenient", NULL};
 static const char *const mmau[] = {"official", "lenient", NULL};
 static const char *const relaxed[] = {"official", "exact-year", NULL};
+static const char *const anls[] = {"official", "paper", NULL};
 
 static const struct grader {
     const char *name;
@@ -19,7 +20,7 @@ static const struct grader {
 } graders[] = {
     {"choice", grade_choice, standard, true},     {"number", grade_number, number, false},
     {"text", grade_text, standard, false},        {"relaxed", grade_relaxed, relaxed, false},
-    {"anls", grade_anls, standard, false},        {"speech", grade_speech, standard, false},
+    {"anls", grade_anls, anls, false},            {"speech", grade_speech, standard, false},
     {"mmlu-pro", grade_mmlu_pro, mmlu_pro, true}, {"mmbench", grade_mmbench, standard, true},
     {"mmau", grade_mmau, mmau, true}};
 
@@ -118,7 +119,7 @@ static int check_input(const struct grade_input *in, const struct grader **grade
         known = strcmp((*grader)->extractors[i], *extract) == 0;
     if (!known)
         return err_input(e, "grader %s has no extractor \"%s\"", in->grader, *extract);
-    if (in->normalizer && !is_normaliser(in->normalizer))
+    if (in->normalizer && !grade_knows_normalizer(in->normalizer))
         return err_input(e, "there is no normalizer \"%s\"", in->normalizer);
     if (in->n_gold < 1)
         return err_input(e, "a gold answer is needed");

@@ -18,7 +18,7 @@ const char *grade_status_name(enum grade_status s);     /* ok, unparsed, refused
 struct grade_input {
     const char *grader;         /* choice, number, text, relaxed, anls, speech, mmlu-pro, mmbench, mmau */
     const char *extract;        /* one of grade_extractors(grader); NULL: the default, the first of them */
-    const char *normalizer;     /* speech: whisper (default), open-asr, gigaspeech, none */
+    const char *normalizer;     /* speech: whisper (default), whisper-release, open-asr, gigaspeech, none */
     const char *output;         /* the model's raw text */
     int n_gold;
     const char *const *gold;    /* label (or text of the option) for a choice, accepted answers otherwise */
@@ -47,12 +47,15 @@ int grade(const struct grade_input *in, struct arena *a, struct verdict *v, stru
  *   mmlu-pro  official (three levels; default), strict (first pattern, as lm-eval), lenient (the rules of `choice`)
  *   mmau      official (token sets; default), lenient (the rules of `choice`)
  *   relaxed   official (default), exact-year (a year must match as text)
+ *   anls      official (default), paper (collapsed lengths, and a similarity of 0.5 itself counts as 0)
  *   others    standard */
 const char *const *grade_extractors(const char *grader);
 /* The grader of a task name of DESIGN.md, NULL if there is none. */
 const char *grade_task_grader(const char *task);
 
-/* What other harnesses say about the same output, where that is known. */
+bool grade_knows_normalizer(const char *name);
+
+/* What other harnesses say about the same output, where that is known. Speech: the answer is the normalised text. */
 struct peer { const char *harness; const char *answer; bool correct; };
 int grade_peers(const struct grade_input *in, struct arena *a, struct peer *out, int max);      /* how many */
 

@@ -1,10 +1,12 @@
 /* DocVQA's ANLS: one minus the edit distance over the longer length, best gold, 0 below 0.5.
  *
  * As in the common scripts the distance is taken between lower-cased, blank-collapsed texts but divided by the longer
- * raw length (of the upper-cased texts, in code points), so padding raises the score. */
+ * raw length (of the upper-cased texts, in code points), so padding raises the score. "paper" divides by the collapsed
+ * length and wants more than 0.5. */
 #include "eval/graders.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static size_t min3(size_t a, size_t b, size_t c)
 {
@@ -45,16 +47,18 @@ static size_t distance_within(struct runes s, struct runes t, size_t limit)
     return d;
 }
 
+static size_t longer(size_t a, size_t b) { return a > b ? a : b; }
+
 static double similarity(struct grading *g, struct runes mine, const char *gold)
 {
+    bool paper = strcmp(g->extract, "paper") == 0;
     struct runes raw = runes_from(g->a, gold), theirs = runes_collapse(g->a, runes_lower(g->a, raw));
-    size_t length = runes_upper_length(raw), other = runes_upper_length(g->text);
-    length = length > other ? length : other;
+    size_t length = paper ? longer(mine.n, theirs.n) : longer(runes_upper_length(raw), runes_upper_length(g->text));
     if (length == 0)
         return 1;
     size_t d = distance_within(mine, theirs, length / 2 + 1);
     double score = 1 - (double)d / (double)length;
-    return score < 0.5 ? 0 : score;
+    return score < 0.5 || (paper && score <= 0.5) ? 0 : score;
 }
 
 void grade_anls(struct grading *g)

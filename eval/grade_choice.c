@@ -1,5 +1,5 @@
-/* The letter (or digit) of a multiple-choice answer: nine rules, the first that fits decides. No harness has an official
- * rule for generated answers; these read what people write and never guess. */
+/* The letter (or digit) of a multiple-choice answer: nine rules, the first that fits decides. No harness has an
+ * official rule for generated answers; these read what people write and never guess. */
 #include "eval/graders.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* MMBench: VLMEvalKit's rule-based stage, which precedes its judge model. What it would send to the judge is unparsed. */
+/* MMBench: VLMEvalKit's rule-based stage, which precedes its judge model. What it would send to the judge is
+ * unparsed. */
 #include "eval/graders.h"
 
 #include <string.h>

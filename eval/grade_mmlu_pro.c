@@ -1,4 +1,5 @@
-/* MMLU-Pro's own three levels of extraction; lm-eval has the first only. Its last resort, a random guess, is left out. */
+/* MMLU-Pro's own three levels of extraction; lm-eval has the first only. Its last resort, a random guess, is left
+ * out. */
 #include "eval/graders.h"
 
 #include <string.h>

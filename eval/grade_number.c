@@ -1,5 +1,5 @@
-/* Numbers as GSM8K is graded: lm-eval's strict and flexible filters with its exact match, the data set's own script, and
- * a comparison as decimals. */
+/* Numbers as GSM8K is graded: lm-eval's strict and flexible filters with its exact match, the data set's own script,
+ * and a comparison as decimals. */
 #include "eval/graders.h"
 
 #include <stdlib.h>

@@ -1,17 +1,26 @@
-/* grade_peers.c - the same output under the rules of other harnesses, where ours offer those rules as an extractor.
- * Their rules were compared case by case in the reference cases of the graders. */
+/* grade_peers.c - the same output under the rules of other harnesses, where ours offer those rules as a grader, an
+ * extractor or a normaliser. Their rules were compared case by case in the reference cases of the graders. */
 #include "eval/grade.h"
 
 #include <string.h>
 
-static const struct { const char *grader, *extract, *harness; } rules[] = {
-    {"number", "strict", "lm-eval gsm8k, strict-match"},
-    {"number", "flexible", "lm-eval gsm8k, flexible-extract"},
-    {"number", "official", "GSM8K's own script"},
-    {"mmlu-pro", "official", "MMLU-Pro's own script (which guesses where we say unparsed)"},
-    {"mmlu-pro", "strict", "lm-eval mmlu_pro"},
-    {"mmau", "official", "MMAU's own string match"},
-    {"relaxed", "official", "ChartQA's relaxed accuracy (pix2struct, VLMEvalKit, lmms-eval)"},
+/* The output of a task with `grader` judged as `theirs` judges. */
+static const struct { const char *grader, *theirs, *extract, *normalizer, *harness; } rules[] = {
+    {"choice", "mmbench", NULL, NULL, "VLMEvalKit, rules before its judge"},
+    {"choice", "mmlu-pro", "official", NULL, "MMLU-Pro's own script (which guesses where we say unparsed)"},
+    {"number", "number", "strict", NULL, "lm-eval gsm8k, strict-match"},
+    {"number", "number", "flexible", NULL, "lm-eval gsm8k, flexible-extract"},
+    {"number", "number", "official", NULL, "GSM8K's own script"},
+    {"mmlu-pro", "mmlu-pro", "official", NULL, "MMLU-Pro's own script (which guesses where we say unparsed)"},
+    {"mmlu-pro", "mmlu-pro", "strict", NULL, "lm-eval mmlu_pro"},
+    {"mmbench", "mmbench", NULL, NULL, "VLMEvalKit, rules before its judge"},
+    {"mmau", "mmau", "official", NULL, "MMAU's own string match"},
+    {"relaxed", "relaxed", "official", NULL, "ChartQA's relaxed accuracy (pix2struct, VLMEvalKit, lmms-eval)"},
+    {"anls", "anls", "official", NULL, "VLMEvalKit and lmms-eval DocVQA"},
+    {"anls", "anls", "paper", NULL, "PyPI anls"},
+    {"speech", "speech", NULL, "whisper", "Whisper normaliser and jiwer"},
+    {"speech", "speech", NULL, "open-asr", "Open ASR Leaderboard 2026"},
+    {"speech", "speech", NULL, "gigaspeech", "GigaSpeech's own script"},
 };
 
 int grade_peers(const struct grade_input *in, struct arena *a, struct peer *out, int max)
@@ -22,9 +31,11 @@ int grade_peers(const struct grade_input *in, struct arena *a, struct peer *out,
         struct verdict v;
         if (strcmp(rules[i].grader, in->grader) != 0)
             continue;
+        theirs.grader = rules[i].theirs;
         theirs.extract = rules[i].extract;
+        theirs.normalizer = rules[i].normalizer;
         if (grade(&theirs, a, &v, NULL) == 0)
-            out[n++] = (struct peer){rules[i].harness, v.answer, v.correct};
+            out[n++] = (struct peer){rules[i].harness, v.hypothesis ? v.hypothesis : v.answer, v.correct};
     }
     return n;
 }

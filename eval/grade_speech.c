@@ -17,7 +17,7 @@ static const struct normaliser {
                    {"gigaspeech", normalise_gigaspeech, align_words},
                    {"none", as_is, align_words}};
 
-bool is_normaliser(const char *name)
+bool grade_knows_normalizer(const char *name)
 {
     for (size_t i = 0; i < sizeof normalisers / sizeof *normalisers; i++)
         if (strcmp(name, normalisers[i].name) == 0)

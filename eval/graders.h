@@ -31,6 +31,5 @@ void grade_relaxed(struct grading *g);
 void grade_anls(struct grading *g);
 void grade_text(struct grading *g);
 void grade_speech(struct grading *g);
-bool is_normaliser(const char *name);
 
 #endif

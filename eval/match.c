@@ -55,7 +55,9 @@ bool take_any_case(struct runes s, size_t *i, const char *lower)
 
 bool take_runes(struct runes s, size_t *i, struct runes what)
 {
-    if (what.n == 0 || what.n > s.n - (*i < s.n ? *i : s.n) || memcmp(s.at + *i, what.at, what.n * sizeof *what.at) != 0)
+    if (what.n == 0 || *i >= s.n || what.n > s.n - *i)
+        return false;
+    if (memcmp(s.at + *i, what.at, what.n * sizeof *what.at) != 0)
         return false;
     *i += what.n;
     return true;

@@ -7,8 +7,8 @@
 
 #include "eval/unicode.h"
 
-/* Whisper's English normaliser (OpenAI, whisper/normalizers/english.py) with the four contractions (kinda, sorta, dunno,
- * cause) that the whisper-normalizer package adds. */
+/* Whisper's English normaliser (OpenAI, whisper/normalizers/english.py) with the four contractions (kinda, sorta,
+ * dunno, cause) that the whisper-normalizer package adds. */
 struct runes normalise_whisper(struct arena *a, struct runes s);
 /* The same without them, as OpenAI's release 20250625. */
 struct runes normalise_whisper_release(struct arena *a, struct runes s);

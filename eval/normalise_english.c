@@ -1,5 +1,5 @@
-/* The stages that Whisper's English normaliser and those derived from it share. Each follows re.sub: from left to right,
- * and what a match used up is not looked at again. */
+/* The stages that Whisper's English normaliser and those derived from it share. Each follows re.sub: from left to
+ * right, and what a match used up is not looked at again. */
 #include "eval/normalise.h"
 
 #include <stdlib.h>
@@ -180,7 +180,8 @@ static const struct replacement before_possessive[] = {
     {"'re", " are", false}};
 
 static const struct replacement behind_possessive[] = {
-    {"'d", " would", false}, {"'ll", " will", false}, {"'t", " not", false}, {"'ve", " have", false}, {"'m", " am", false}};
+    {"'d", " would", false}, {"'ll", " will", false}, {"'t", " not", false}, {"'ve", " have", false},
+    {"'m", " am", false}};
 
 struct runes english_expand(struct arena *a, struct runes s, const struct replacement *possessive, size_t n)
 {

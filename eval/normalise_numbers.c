@@ -551,7 +551,7 @@ static struct runes join_cents(struct arena *a, struct runes s)
         size_t units_end = at;
         bool match = at > i + 1 && at < s.n && s.at[at] == ' ';
         at++;
-        if (match && at + 4 <= s.n && s.at[at] == 'a' && s.at[at + 1] == 'n' && s.at[at + 2] == 'd' && s.at[at + 3] == ' ')
+        if (match && at + 4 <= s.n && runes_is(runes_part(s, at, at + 4), "and "))
             at += 4;
         match = match && at < s.n && s.at[at] == 0xA2 && (cents = two_digits(s, at + 1)) > 0;
         if (!match) {
@@ -571,7 +571,8 @@ static struct runes small_change(struct arena *a, struct runes s)
 {
     struct runes out = {0};
     for (size_t i = 0; i < s.n;) {
-        size_t n = currency(s.at[i]) && i + 2 < s.n && s.at[i + 1] == '0' && s.at[i + 2] != '\n' ? two_digits(s, i + 3) : 0;
+        bool zero = currency(s.at[i]) && i + 2 < s.n && s.at[i + 1] == '0' && s.at[i + 2] != '\n';
+        size_t n = zero ? two_digits(s, i + 3) : 0;
         if (!n) {
             runes_put(a, &out, s.at[i++]);
             continue;

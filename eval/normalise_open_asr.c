@@ -8,16 +8,19 @@ static const char *const fillers[] = {"hmm", "mm", "mhm", "mmm", "uh", "um", "ah
                                       "em", "hm", "huh", "hum", "mhum", "uhm", "umm", "uhuh", NULL};
 
 static const struct replacement possessive[] = {
-    {"it's", "it is", true},       {"he's", "he is", true},   {"she's", "she is", true},     {"what's", "what is", true},
-    {"that's", "that is", true},   {"who's", "who is", true}, {"here's", "here is", true},   {"there's", "there is", true},
-    {"how's", "how is", true},     {"when's", "when is", true}, {"where's", "where is", true}, {"why's", "why is", true},
+    {"it's", "it is", true},       {"he's", "he is", true},       {"she's", "she is", true},
+    {"what's", "what is", true},   {"that's", "that is", true},   {"who's", "who is", true},
+    {"here's", "here is", true},   {"there's", "there is", true}, {"how's", "how is", true},
+    {"when's", "when is", true},   {"where's", "where is", true}, {"why's", "why is", true},
     {"this's", "this is", true}};
 
 static const struct replacement compounds[] = {
-    {"et~cetera", "etc", true}, {"al~right", "alright", true}, {"all~right", "alright", true},
-    {"how~ever", "however", true}, {"wi~fi", "wifi", true}, {"hi~fi", "hifi", true}, {"lo~fi", "lofi", true},
-    {"sci~fi", "scifi", true}, {"e~mail", "email", true}, {"e~book", "ebook", true}, {"e~commerce", "ecommerce", true},
-    {"x~ray", "xray", true}, {"t~shirt", "tshirt", true}, {"a~m", "am", true}, {"p~m", "pm", true}, {"o~k", "okay", true}};
+    {"et~cetera", "etc", true},    {"al~right", "alright", true}, {"all~right", "alright", true},
+    {"how~ever", "however", true}, {"wi~fi", "wifi", true},       {"hi~fi", "hifi", true},
+    {"lo~fi", "lofi", true},       {"sci~fi", "scifi", true},     {"e~mail", "email", true},
+    {"e~book", "ebook", true},     {"e~commerce", "ecommerce", true}, {"x~ray", "xray", true},
+    {"t~shirt", "tshirt", true},   {"a~m", "am", true},           {"p~m", "pm", true},
+    {"o~k", "okay", true}};
 
 /* Where the leaderboard's spellings differ from Whisper's. */
 static const struct word_pair spellings[] = {

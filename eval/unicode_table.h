@@ -1,5 +1,5 @@
-/* unicode_table.h - facts of Unicode 14.0.0, written by scripts/make_unicode_tables.py:
- * do not edit. For eval/unicode.c only. */
+/* unicode_table.h - facts of Unicode 14.0.0; do not edit:
+ * scripts/make_unicode_tables.py writes it. For eval/unicode.c only. */
 #ifndef HANDOFF_UNICODE_TABLE_H
 #define HANDOFF_UNICODE_TABLE_H
 

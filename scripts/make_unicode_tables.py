@@ -85,8 +85,8 @@ def print_numbers(name, number, comment):
     print_list("struct unicode_number", name, ["{%d,%d,%d}" % tuple(r) for r in runs], comment)
 
 
-print(f"""/* unicode_table.h - facts of Unicode {unicodedata.unidata_version}, written by scripts/make_unicode_tables.py:
- * do not edit. For eval/unicode.c only. */
+print(f"""/* unicode_table.h - facts of Unicode {unicodedata.unidata_version}; do not edit:
+ * scripts/make_unicode_tables.py writes it. For eval/unicode.c only. */
 #ifndef HANDOFF_UNICODE_TABLE_H
 #define HANDOFF_UNICODE_TABLE_H
 

@@ -53,9 +53,10 @@ static void check_case(const cJSON *c, const char *normalizer, const cJSON *want
     if (scored)
         CHECK_NEAR((double)v.edits / v.words, wer->valuedouble, 0);
     cJSON_ArrayForEach(wrong, json_get(want, "wrong"))
-        if (scored && cJSON_IsBool(wrong))
-            CHECK_MSG(transcribed(&a, normalizer, ref, hyp, strtod(wrong->string, NULL)).correct == cJSON_IsFalse(wrong),
-                      "%s: wrong at %s", id, wrong->string);
+        if (scored && cJSON_IsBool(wrong)) {
+            v = transcribed(&a, normalizer, ref, hyp, strtod(wrong->string, NULL));
+            CHECK_MSG(v.correct == cJSON_IsFalse(wrong), "%s: wrong at %s", id, wrong->string);
+        }
     arena_free(&a);
 }
 
@@ -107,7 +108,8 @@ static void corpora(void)
     NEED_CASES(FILE_NAME);
     const cJSON *c, *id;
     cJSON_ArrayForEach(c, json_get(cases_file, "wer_corpora")) {
-        static const char *const normalizers[] = {"whisper", "open-asr"}, *const keys[] = {"whisper_corpus_wer", "oasr_corpus_wer"};
+        static const char *const normalizers[] = {"whisper", "open-asr"};
+        static const char *const keys[] = {"whisper_corpus_wer", "oasr_corpus_wer"};
         for (int k = 0; k < 2; k++) {
             double edits = 0, words = 0;
             cJSON_ArrayForEach(id, json_get(c, "case_ids")) {

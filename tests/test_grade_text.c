@@ -158,8 +158,10 @@ static void gsm8k(void)
 {
     NEED_CASES(FILE_NAME);
     static const struct { const char *extract, *answer, *correct; } ways[] = {
-        {"strict", "strict_extract", "strict_correct"},       {"flexible", "flexible_extract", "flexible_correct"},
-        {"official", "official_extract", "official_correct"}, {"numeric", "flexible_extract", "numeric_flexible_correct"},
+        {"strict", "strict_extract", "strict_correct"},
+        {"flexible", "flexible_extract", "flexible_correct"},
+        {"official", "official_extract", "official_correct"},
+        {"numeric", "flexible_extract", "numeric_flexible_correct"},
         {"numeric-strict", "strict_extract", "numeric_strict_correct"}};
     const cJSON *c;
     cJSON_ArrayForEach(c, json_get(cases_file, "gsm8k")) {
@@ -203,7 +205,51 @@ static void docvqa(void)
         double want = case_get(json_get(c, "expect"), "anls");
         CHECK_MSG(v.score == want, "%s: %.17g, not %.17g", json_string(c, "id"), v.score, want);
         CHECK(v.correct == (want >= 0.5));
+        in.extract = "paper";
+        v = graded(&in, &a, c, "output");
+        CHECK_NEAR(v.score, case_get(json_get(c, "peers"), "pypi_anls"), 1e-15);
         arena_free(&a);
+    }
+}
+
+/* ---- other harnesses -------------------------------------------------------------------------------------------- */
+
+static const struct peer *peer_named(const struct peer *p, int n, const char *start)
+{
+    for (int i = 0; i < n; i++)
+        if (strncmp(p[i].harness, start, strlen(start)) == 0)
+            return &p[i];
+    return NULL;
+}
+
+/* What `grade --explain` says of other harnesses is what those harnesses said. */
+static void peers(void)
+{
+    NEED_CASES(FILE_NAME);
+    static const struct { const char *set, *grader, *harness, *key; } known[] = {
+        {"mcq", "choice", "VLMEvalKit", "vlmevalkit_can_infer"},
+        {"mcq", "choice", "MMLU-Pro", "mmlu_pro_official_on_4_options"},
+        {"gsm8k", "number", "lm-eval gsm8k, strict", "lm_eval_gsm8k_strict"},
+        {"gsm8k", "number", "lm-eval gsm8k, flexible", "lm_eval_gsm8k_flexible"},
+        {"gsm8k", "number", "GSM8K", "openai_grade_school_math"},
+        {"mmbench", "mmbench", "VLMEvalKit", "vlmevalkit_can_infer"}};
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+        const cJSON *c;
+        cJSON_ArrayForEach(c, json_get(cases_file, known[k].set)) {
+            struct arena a = {0};
+            struct peer p[8];
+            struct grade_input in = {.grader = known[k].grader};
+            graded(&in, &a, c, "output");
+            const struct peer *one = peer_named(p, grade_peers(&in, &a, p, 8), known[k].harness);
+            const cJSON *want = json_get(json_get(c, "peers"), known[k].key);
+            CHECK(one != NULL);
+            if (one) {
+                same(c, known[k].key, one->answer, json_get(want, "extract"));
+                if (json_get(want, "correct"))
+                    same_bool(c, known[k].key, one->correct, json_get(want, "correct"));
+            }
+            arena_free(&a);
+        }
     }
 }
 
@@ -395,6 +441,7 @@ int main(void)
     RUN(mmau);
     RUN(chartqa);
     RUN(docvqa);
+    RUN(peers);
     RUN(scoring);
     RUN(trailer_and_thought_come_off);
     RUN(gold_as_text_of_the_option);
