@@ -403,7 +403,7 @@ int cmd_grade(int argc, char **argv)
     struct strings files = {0};
     const struct option options[] = {
         {"--task", OPT_STRING, &g.task, "T", "whose rules: mmlu, gsm8k, docvqa, librispeech, ..."},
-        {"--extract", OPT_STRING, &g.extract, "E", "how the answer is read (README lists them); all: every way in turn"},
+        {"--extract", OPT_STRING, &g.extract, "E", "how the answer is read (see README); all: every way in turn"},
         {"--normalizer", OPT_STRING, &g.normalizer, "N", "speech: whisper whisper-release open-asr gigaspeech none"},
         {"--explain", OPT_FLAG, &g.explain, NULL, "which rule fired, and what other harnesses would say"},
         {"--write", OPT_STRING, &g.write, "FILE", "of a run: its records with the new verdicts"},
@@ -411,8 +411,8 @@ int cmd_grade(int argc, char **argv)
     const struct usage usage = {
         "grade", "--task T F.jsonl [options]   or   grade RUN [options]",
         "Verdicts for outputs produced elsewhere: lines of {\"id\", \"output\", \"gold\"} and, for choices, \"labels\"\n"
-        "and \"options\"; own questions (jsonl) may name their \"type\". Of a run directory: its records graded once\n"
-        "more, without the model.",
+        "and \"options\"; own questions (jsonl) may name their \"type\". Of a run directory: its records graded\n"
+        "once more, without the model.",
         options, "handoff grade --task gsm8k tests/data/outputs.jsonl --extract all"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);

@@ -174,8 +174,9 @@ static void strip_zeros(struct runes *digits)
     size_t zeros = 0;
     while (zeros + 1 < digits->n && digits->at[zeros] == '0')
         zeros++;
-    memmove(digits->at, digits->at + zeros, (digits->n - zeros) * sizeof *digits->at);
     digits->n -= zeros;
+    if (zeros)
+        memmove(digits->at, digits->at + zeros, digits->n * sizeof *digits->at);
 }
 
 /* The integer with n added, whose last digits (as many as n has) are zero. */
@@ -212,20 +213,22 @@ static void multiply_integer(struct reader *r, unsigned exponent)
         d->at[i - 1] = '0' + sum % 10;
         residual = residual / 10 + sum / 10;
     }
-    if (residual)                               /* a carry out of the longest numbers */
-        for (size_t i = d->n; i-- > 0;)
-            if (i == 0) {
-                runes_put(r->a, d, '0');
-                memmove(d->at + 1, d->at, (d->n - 1) * sizeof *d->at);
-                d->at[0] = '0' + residual;
-            }
+    if (residual) {                             /* a carry out of the longest numbers */
+        runes_put(r->a, d, '0');
+        memmove(d->at + 1, d->at, (d->n - 1) * sizeof *d->at);
+        d->at[0] = '0' + residual;
+    }
     strip_zeros(d);
 }
+
+enum { MAX_DIGITS = 4300 };     /* Python reads no longer integers */
 
 /* A text such as "2.5" becomes an integer if it is one times 10^exponent; false (unchanged) if not. */
 static bool multiply_text(struct reader *r, unsigned exponent)
 {
     struct runes *d = &r->value.digits;
+    if (d->n > MAX_DIGITS)
+        return false;
     size_t point = d->n, digits = 0;
     for (size_t i = 0; i < d->n; i++) {
         if (d->at[i] == '.' && point == d->n)

@@ -37,6 +37,10 @@ check "grade --extract strict" bash -c '"$1" grade --task gsm8k tests/data/outpu
 check "grade --extract all gives the band" bash -c '"$1" grade --task gsm8k tests/data/outputs.jsonl --extract all |
     grep -c "\"band\":{\"flexible\"" | grep -qx 3' _ "$handoff"
 check "grade refuses another task's extractor" fails 2 "does not know" "$handoff" grade --task mmlu tests/data/outputs.jsonl --extract strict
+check "grade of own questions goes by their type" bash -c 'printf "%s\n" "{\"id\":1,\"type\":\"numeric\",\"output\":\"so 1,080.\",\"gold\":1080}" \
+    "{\"id\":2,\"output\":\"b\",\"gold\":\"B\",\"options\":[\"x\",\"y\"]}" "{\"id\":3,\"type\":\"asr\",\"output\":\"21 colours\",\"gold\":\"twenty one colors\"}" >"$2/own.jsonl"
+    [ "$("$1" grade --task jsonl "$2/own.jsonl" | grep -c "\"correct\":true")" = 3 ]' _ "$handoff" "$scratch"
+check "grade refuses an unknown normalizer" fails 2 "whisper-release" "$handoff" grade --task librispeech tests/data/outputs.jsonl --normalizer w
 check "grade names the line" fails 3 "outputs.txt:1: invalid JSON" bash -c 'echo "{\"id\":1" >"$2/outputs.txt"; "$1" grade --task gsm8k "$2/outputs.txt"' _ "$handoff" "$scratch"
 "$handoff" run --model $mini/checkpoint --suite mini --limit 3 --out "$scratch/graded" >/dev/null
 check "a run graded again stays as it is" bash -c '"$1" grade "$2/graded" --write "$2/again.jsonl" && \

@@ -195,10 +195,58 @@ static void scoring(void)
 /* Texts whose results were read off the Python originals. */
 static void python_originals(void)
 {
-    static const struct { const char *text, *want; } cases[] = {
-        {"'cause I kinda dunno", "because i kind of do not know"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_normalised(normalise_whisper, cases[i].text, cases[i].want);
+    static const struct { const char *text, *whisper, *open_asr; } cases[] = {
+        {"nine hundred ninety nine thousand nine hundred and ninety nine", "999999",
+         "999999"},
+        {"two thousand and six million", "6002000",
+         "6002000"},
+        {"1,2,3 and 12,345,678", "12 3 and 12345678",
+         "12 3 and 12345678"},
+        {"$2 and 7 cents", "$2.07",
+         "$2.07"},
+        {"$0.07 or $0.5", "¢7 or ¢5",
+         "¢7 or ¢5"},
+        {"double oh seven, triple nine", "007999",
+         "007999"},
+        {"minus five plus 3 negative x", "-5 +3 negative x",
+         "-5 +3 negative x"},
+        {"twenty twenty one", "2021",
+         "2021"},
+        {"ten eleven", "1011",
+         "1011"},
+        {"a hundred thousandths", "a 100 thousandths",
+         "a 100 thousandths"},
+        {"point five per cent of one point two point three", ".5% of one.2.3",
+         ".5% of one.2.3"},
+        {"the nineties, the 21st and the ninth", "the 90s the 21st and the ninth",
+         "the 90s the 21st and the ninth"},
+        {"2.5 hundred decillion", "250000000000000000000000000000000000",
+         "250000000000000000000000000000000000"},
+        {"one and a half and a half", "one.5",
+         "one.5"},
+        {"007 and 0.0 million", "7 and 0",
+         "7 and 0"},
+        {"five o'clock at St. John's", "50 clock at saint john is",
+         "50 clock at saint john s"},
+        {"[a (b] c) () (d", "c d",
+         "cd"},
+        {"won't 've he'd been", "will not have he had been",
+         "will not have he had been"},
+        {"a.m. p.m. e-mail Wi-Fi X-ray", "a m p m e mail wi fi x ray",
+         "am pm email wifi xray"},
+        {"Łódź Þór straße ﬁn ½ ５", "lodz thor strasse fin one 2 5",
+         "lodz thor strasse fin one 25"},
+        {"٣ million ٣.٥", "3000000 3 5",
+         "3000000 35"},
+        {"$$5 %5 5%% £.5", "$5 5 5% .5",
+         "$5 5 5% .5"},
+        {"B. B. C. and A. I.", "b b c and a i",
+         "bbc and a i"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_normalised(normalise_whisper, cases[i].text, cases[i].whisper);
+        check_normalised(normalise_open_asr, cases[i].text, cases[i].open_asr);
+    }
+    check_normalised(normalise_whisper, "'cause I kinda dunno", "because i kind of do not know");
     check_normalised(normalise_whisper_release, "'cause I kinda dunno", "cause i kinda dunno");
 }
 
