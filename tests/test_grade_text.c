@@ -411,7 +411,17 @@ static void free_text(void)
     CHECK(by_hand(&a, "text", "  The  RED\nbarn ", "the red barn").correct);
     CHECK(!by_hand(&a, "text", "the red barn.", "the red barn").correct);
     CHECK(by_hand(&a, "text", "ÉTÉ", "été").correct);
+    CHECK(by_hand(&a, "text", "ΟΔΟΣ", "οδος").correct);
     CHECK(by_hand(&a, "text", " ", "x").status == GRADE_UNPARSED);
+    arena_free(&a);
+}
+
+/* VLMEvalKit takes a letter among the last four words only. */
+static void mmbench_window(void)
+{
+    struct arena a = {0};
+    CHECK(by_hand(&a, "mmbench", "B what we see", "B").correct);
+    CHECK(by_hand(&a, "mmbench", "B is what we see", "B").status == GRADE_UNPARSED);
     arena_free(&a);
 }
 
@@ -446,6 +456,7 @@ int main(void)
     RUN(trailer_and_thought_come_off);
     RUN(gold_as_text_of_the_option);
     RUN(free_text);
+    RUN(mmbench_window);
     RUN(wrong_use);
     cJSON_Delete(cases_file);
     return test_report();
