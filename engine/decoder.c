@@ -132,7 +132,10 @@ static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t n)
 {
     struct tensor part = *t;
     const size_t row = t->n_bytes / (size_t)t->dim[0];
-    part.data = (const uint8_t *)t->data + (size_t)first * row;
+    if (t->type == TENSOR_CODED)
+        part.skip += first * (tensor_elements(t) / t->dim[0]);
+    else
+        part.data = (const uint8_t *)t->data + (size_t)first * row;
     part.dim[0] = n;
     part.n_bytes = (size_t)n * row;
     return part;

@@ -1,6 +1,6 @@
-/* engine.c - opening a checkpoint folder, and the checks in front of the decoder. */
+/* engine.c - opening a checkpoint, and the checks in front of the decoder. */
 #define _GNU_SOURCE                     /* sched_getaffinity */
-#include "engine/gguf_model.h"
+#include "engine/documents.h"
 #include "engine/internal.h"
 #include "engine/tokenizer.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_JSON = 16 << 20, MAX_THREADS = 256 };
+enum { MAX_THREADS = 256 };
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -19,62 +19,6 @@ static int usable_cpus(void)
         return 1;
     const int n = CPU_COUNT(&set);
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
-}
-
-/* Reads a JSON file of the folder if it is there; *out is NULL if not. */
-static int read_optional(const char *folder, const char *name, cJSON **out, struct err *e)
-{
-    char *path = path_join(folder, name);
-    *out = file_exists(path) ? json_read_file(path, MAX_JSON, e) : NULL;
-    const int bad = file_exists(path) && !*out;
-    free(path);
-    return bad ? -1 : 0;
-}
-
-static int open_config(struct engine *m, struct err *e)
-{
-    char *path = path_join(m->path, "config.json");
-    cJSON *generation = NULL;
-    m->config_json = json_read_file(path, MAX_JSON, e);
-    const int bad = !m->config_json || read_optional(m->path, "generation_config.json", &generation, e) ||
-                    config_read(&m->config, m->config_json, generation, m->weights, path, e);
-    cJSON_Delete(generation);
-    free(path);
-    return bad ? -1 : 0;
-}
-
-static int open_tokenizer(struct engine *m, struct err *e)
-{
-    char *path = path_join(m->path, "tokenizer.json");
-    const int bad = tokenizer_open(&m->tokenizer, path, e);
-    if (!bad && tokenizer_size(m->tokenizer) > m->config.vocab_size)
-        err_input(e, "%s: ids below config.json's vocab_size (%d) were expected, the largest is %d", path,
-                  m->config.vocab_size, tokenizer_size(m->tokenizer) - 1);
-    const bool too_large = !bad && tokenizer_size(m->tokenizer) > m->config.vocab_size;
-    free(path);
-    return bad || too_large ? -1 : 0;
-}
-
-/* chat_template.jinja, or else the key "chat_template" of tokenizer_config.json. */
-static int open_chat_template(struct engine *m, struct err *e)
-{
-    char *path = path_join(m->path, "chat_template.jinja");
-    struct text source = {0};
-    cJSON *json = NULL;
-    int bad = 0;
-    if (file_exists(path)) {
-        bad = file_read(path, MAX_JSON, &source, e) ||
-              chat_template_open(&m->chat_template, source.data ? source.data : "", source.len, path, e);
-    } else if (!(bad = read_optional(m->path, "tokenizer_config.json", &json, e)) && json) {
-        const char *inline_source = json_string(json, "chat_template");
-        if (inline_source)
-            bad = chat_template_open(&m->chat_template, inline_source, strlen(inline_source), "tokenizer_config.json",
-                                     e);
-    }
-    text_free(&source);
-    cJSON_Delete(json);
-    free(path);
-    return bad ? -1 : 0;
 }
 
 /* A checkpoint has a tower if its config describes it and its weights are there: text-only copies keep the former. */
@@ -108,9 +52,6 @@ static int check_towers_finite(const struct engine *m, struct err *e)
 
 static int open_towers(struct engine *m, struct err *e)
 {
-    if (read_optional(m->path, "processor_config.json", &m->processor_json, e) ||
-        (!m->processor_json && read_optional(m->path, "preprocessor_config.json", &m->processor_json, e)))
-        return -1;
     if (has_tower(m, "vision_config", "model.vision_tower.") &&
         vision_open(&m->vision, m->weights, m->config_json, m->processor_json, m->image_tokens, e))
         return -1;
@@ -120,33 +61,43 @@ static int open_towers(struct engine *m, struct err *e)
     return check_towers_finite(m, e);
 }
 
-/* A GGUF file has in its metadata what a folder has in files. */
-static int open_gguf_documents(struct engine *m, struct err *e)
+static int open_tokenizer(struct engine *m, const struct document *d, struct err *e)
 {
-    struct mapped file;
-    struct arena a = {0};
-    struct gguf g;
-    struct gguf_documents d = {0};
-    if (map_open(&file, m->path, e))
+    if (tokenizer_read(&m->tokenizer, d->json, d->where, e))
         return -1;
-    int bad = gguf_parse(&file, &a, &g, e) || gguf_documents_read(&d, &g, e) ||
-              config_read(&m->config, d.config, NULL, m->weights, m->path, e) ||
-              tokenizer_read(&m->tokenizer, d.tokenizer, m->path, e);
-    if (!bad && d.chat_template)
-        bad = chat_template_open(&m->chat_template, d.chat_template, strlen(d.chat_template), m->path, e);
-    m->config_json = d.config;
-    d.config = NULL;
-    gguf_documents_free(&d);
-    arena_free(&a);
-    map_close(&file);
-    return bad ? -1 : 0;
+    if (tokenizer_size(m->tokenizer) > m->config.vocab_size)
+        return err_input(e, "%s: ids below config.json's vocab_size (%d) were expected, the largest is %d", d->where,
+                         m->config.vocab_size, tokenizer_size(m->tokenizer) - 1);
+    return 0;
 }
 
-static int open_documents(struct engine *m, struct err *e)
+static int open_documents(struct engine *m, const char *projector, struct err *e)
 {
-    if (!path_is_dir(m->path))
-        return open_gguf_documents(m, e);
-    return open_config(m, e) || open_tokenizer(m, e) || open_chat_template(m, e) ? -1 : 0;
+    struct documents d;
+    if (documents_open(&d, m->path, projector, m->weights, e))
+        return -1;
+    int bad = config_read(&m->config, d.config.json, d.generation.json, m->weights, d.config.where, e) ||
+              open_tokenizer(m, &d.tokenizer, e);
+    if (!bad && d.has_template)
+        bad = chat_template_open(&m->chat_template, d.chat_template.data ? d.chat_template.data : "",
+                                 d.chat_template.len, d.template_where, e);
+    m->info.metadata_sha = d.sha;
+    m->config_json = d.config.json;
+    m->processor_json = d.processor.json;
+    d.config.json = d.processor.json = NULL;
+    documents_close(&d);
+    return bad;
+}
+
+/* Weights, then the documents; both may come from a second file with the towers. */
+static int open_files(struct engine *m, const char *mmproj, struct err *e)
+{
+    char *projector;
+    const int bad = documents_projector(&projector, &m->n_projectors, m->path, mmproj, e) ||
+                    weights_open(&m->weights, m->path, e) || (projector && weights_add(m->weights, projector, e)) ||
+                    open_documents(m, projector, e);
+    free(projector);
+    return bad;
 }
 
 static void fill_info(struct engine *m)
@@ -154,7 +105,9 @@ static void fill_info(struct engine *m)
     const struct config *c = &m->config;
     const cJSON *classes = json_get(m->config_json, "architectures");
     const cJSON *class = cJSON_IsArray(classes) ? classes->child : NULL;
+    const struct metadata_sha sha = m->info.metadata_sha;
     m->info = (struct model_info){
+        .metadata_sha = sha,
         .path = m->path,
         .architecture = cJSON_IsString(class) ? class->valuestring : "gemma4",
         .n_layers = c->n_layers, .hidden_size = c->hidden_size,
@@ -191,7 +144,7 @@ int engine_open(struct engine **out, const char *path, const struct engine_optio
     m->path = mem_strdup(path);
     m->image_tokens = o->image_tokens;
     m->media_cache = o->media_cache ? mem_strdup(o->media_cache) : NULL;
-    if (open_compute(m, o, e) || weights_open(&m->weights, path, e) || open_documents(m, e) ||
+    if (open_compute(m, o, e) || open_files(m, o->mmproj, e) ||
         decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_towers(m, e)) {
         engine_close(m);
         return -1;

@@ -24,9 +24,10 @@
 
 /* ---- checkpoint files ------------------------------------------------------------------------------------------ */
 
-/* TENSOR_CODED: packed in blocks (ggml's quantised types), decoded to float32 where it is used. TENSOR_OTHER: a type that may lie in a file but has no float32 value here (I64, U8, ...). */
+/* TENSOR_CODED: packed in some way (ggml's quantised types), decoded to float32 where it is used. TENSOR_OTHER: a type
+ * that may lie in a file but has no float32 value here (I64, U8, ...). */
 enum tensor_type { TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_CODED, TENSOR_OTHER, N_TENSOR_TYPES };
-struct ggml_type;
+struct tensor_codec;
 const char *tensor_type_name(enum tensor_type type);
 enum { TENSOR_MAX_DIMS = 8 };
 
@@ -37,7 +38,9 @@ struct tensor {
     const char *file;           /* path of its file, for messages */
     const char *type_name;      /* as in the file: "BF16", "I64", "Q4_K" */
     enum tensor_type type;
-    const struct ggml_type *coded;          /* TENSOR_CODED: its blocks (inside engine/ only) */
+    const struct tensor_codec *codec;       /* TENSOR_CODED: how to decode it (inside engine/ only), */
+    const void *aux;                        /* what the codec wants to know besides, */
+    int64_t skip;                           /* and the elements of `data` that lie in front of this tensor */
     int n_dims;
     int64_t dim[TENSOR_MAX_DIMS];
     const void *data;
@@ -49,10 +52,14 @@ int64_t tensor_elements(const struct tensor *t);
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out);
 
 /* The tensors of a checkpoint: a folder (model.safetensors, or model.safetensors.index.json with its shards), one
- * .safetensors file, or one GGUF file. Everything in the headers is checked before it is
+ * .safetensors file, or a GGUF file (of a split one the first part: the others are found by it). Tensors of a Gemma 4
+ * GGUF have the names and layouts of a text-only checkpoint folder. Everything in the headers is checked before it is
  * believed. */
 struct weights;
 int weights_open(struct weights **out, const char *path, struct err *e);
+/* Adds the tensors of one more file; a name that is there already is an error. Pointers to tensors do not survive
+ * it. */
+int weights_add(struct weights *w, const char *path, struct err *e);
 void weights_close(struct weights *w);                                   /* NULL is fine */
 size_t weights_count(const struct weights *w);
 const struct tensor *weights_at(const struct weights *w, size_t i);      /* sorted by name */
@@ -76,7 +83,12 @@ struct engine_options {
     const char *kernel;         /* NULL: the best for this CPU; else "generic", "avx2", "avx512", "neon" */
     int image_tokens;           /* soft tokens an image may take: 70, 140, 280, 560, 1120; 0: as the checkpoint says */
     const char *media_cache;    /* folder for encoded media, NULL: none */
+    const char *mmproj;         /* the towers of a GGUF model; NULL: the one mmproj*.gguf beside it, if there is just
+                                   one; "none": no towers */
 };
+
+/* SHA-256 of the GGUF metadata that stands for the files of a folder; "" for a folder, and where there is none. */
+struct metadata_sha { char config[65], tokenizer[65], chat_template[65]; };
 
 /* Sizes as the files give them. */
 struct model_info {
@@ -90,6 +102,7 @@ struct model_info {
     int32_t eos_ids[32];
     const char *kernel;         /* name of the kernel in use */
     int n_threads;
+    struct metadata_sha metadata_sha;
 };
 
 int engine_open(struct engine **out, const char *path, const struct engine_options *options, struct err *e);
@@ -140,7 +153,7 @@ void ids_push(struct ids *v, int32_t id);
 void ids_free(struct ids *v);
 
 struct tokenizer;
-/* tokenizer.json: BPE with byte fallback and added tokens. */
+/* tokenizer.json, or the metadata of a GGUF file: BPE with byte fallback and added tokens. */
 int tokenizer_open(struct tokenizer **out, const char *path, struct err *e);
 void tokenizer_close(struct tokenizer *t);
 const struct tokenizer *engine_tokenizer(const struct engine *m);

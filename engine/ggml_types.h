@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { GGML_MAX_BLOCK = 256 };           /* elements */
 struct ggml_type {
     const char *name;           /* "Q4_K" */
     int id;                     /* in GGUF files */

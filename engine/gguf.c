@@ -4,7 +4,6 @@
  * general.alignment behind the infos; offsets count from there.
  */
 #include "engine/gguf.h"
-#include "engine/gguf_model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -117,7 +116,10 @@ static int get_value(struct reader *r, struct arena *a, struct gguf_value *v)
     if (v->kind == GGUF_ARRAY && (get_kind(r, false, &v->element) || get(r, 8, &v->count)))
         return -1;
     v->at = r->at;
-    return skip_elements(r, v->kind == GGUF_ARRAY ? v->element : v->kind, v->count);
+    if (skip_elements(r, v->kind == GGUF_ARRAY ? v->element : v->kind, v->count))
+        return -1;
+    v->n_bytes = (size_t)(r->at - v->at);
+    return 0;
 }
 
 static int by_key(const void *a, const void *b)
@@ -291,40 +293,39 @@ int gguf_parse(const struct mapped *m, struct arena *a, struct gguf *out, struct
     return check_keys(&r, out) || get_tensors(&r, a, out) ? -1 : 0;
 }
 
-static enum tensor_type type_of(const struct ggml_type *t)
-{
-    return t->read_block ? TENSOR_CODED : strcmp(t->name, "F32") == 0 ? TENSOR_F32 :
-           strcmp(t->name, "F16") == 0 ? TENSOR_F16 : TENSOR_BF16;
-}
-
-int gguf_tensors(const struct mapped *m, struct arena *a, struct tensor_list *out, struct err *e)
-{
-    struct gguf g;
-    if (gguf_parse(m, a, &g, e))
-        return -1;
-    const bool gemma4 = gguf_is_gemma4(&g);
-    for (size_t i = 0; i < g.n_tensors; i++) {
-        const struct gguf_tensor *from = &g.tensors[i];
-        struct tensor t = {.name = gemma4 ? gguf_tensor_name(a, from->name) : from->name, .file = m->path, .type_name = from->type->name,
-                           .type = type_of(from->type), .coded = from->type, .n_dims = from->n_dims,
-                           .data = from->data, .n_bytes = from->n_bytes};
-        for (int d = 0; d < t.n_dims; d++)
-            t.dim[d] = (int64_t)from->ne[t.n_dims - 1 - d];
-        if (out->n == out->cap) {
-            out->cap = out->cap ? out->cap * 2 : 256;
-            out->t = mem_grow(out->t, out->cap, sizeof *out->t);
-        }
-        out->t[out->n++] = t;
-    }
-    return 0;
-}
-
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
     for (size_t i = 0; i < g->n_values; i++)
         if (strcmp(g->values[i].key, key) == 0)
             return &g->values[i];
     return NULL;
+}
+
+bool gguf_equals(const struct gguf *g, const char *key, const char *s)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    const char *value;
+    size_t len;
+    return v && gguf_string(v, &value, &len) && strlen(s) == len && memcmp(s, value, len) == 0;
+}
+
+void gguf_sha(const struct gguf *g, const char *prefix, const char *before, char hex[65])
+{
+    struct sha256 sha;
+    const size_t len = strlen(prefix);
+    sha256_init(&sha);
+    if (before)
+        sha256_update(&sha, before, strlen(before));
+    for (size_t i = 0; i < g->n_values; i++) {
+        const struct gguf_value *v = &g->values[i];
+        const uint8_t kind[2] = {(uint8_t)v->kind, (uint8_t)v->element};
+        if (strncmp(v->key, prefix, len) != 0 || v->key[len] != '.')
+            continue;
+        sha256_update(&sha, v->key, strlen(v->key) + 1);
+        sha256_update(&sha, kind, sizeof kind);
+        sha256_update(&sha, v->at, v->n_bytes);
+    }
+    sha256_hex(&sha, hex);
 }
 
 bool gguf_number(const struct gguf_value *v, uint64_t i, double *out)

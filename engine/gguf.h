@@ -1,4 +1,4 @@
-/* gguf.h - GGUF files (inside engine/ only): the container, its metadata, and what it says about a Gemma 4 checkpoint.
+/* gguf.h - GGUF files (inside engine/ only): the container, its metadata, and its tensors.
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. */
 #ifndef HANDOFF_GGUF_H
 #define HANDOFF_GGUF_H
@@ -15,6 +15,7 @@ struct gguf_value {
     enum gguf_kind kind, element;           /* element: of an array */
     uint64_t count;             /* elements of an array; 1 otherwise */
     const uint8_t *at;
+    size_t n_bytes;             /* of the value, from `at` on */
 };
 
 struct gguf_tensor {
@@ -37,16 +38,30 @@ bool gguf_is(const struct mapped *m);                   /* by its magic */
 /* Everything in the header is checked against the file. Memory comes from the arena. */
 int gguf_parse(const struct mapped *m, struct arena *a, struct gguf *out, struct err *e);
 
-/* Appends its tensors, dimensions outermost first; those of a Gemma 4 decoder under the names that a checkpoint folder
- * has, all others under the names of the file. */
-int gguf_tensors(const struct mapped *m, struct arena *a, struct tensor_list *out, struct err *e);
-
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);      /* NULL if absent */
+/* Whether there is such a string value and it equals `s`. */
+bool gguf_equals(const struct gguf *g, const char *key, const char *s);
+/* SHA-256 over all values whose key begins with "PREFIX."; `before`, if not NULL, goes in front of them. */
+void gguf_sha(const struct gguf *g, const char *prefix, const char *before, char hex[65]);
 /* A scalar of any number or bool kind, or element i of an array of those; false if it is none. */
 bool gguf_number(const struct gguf_value *v, uint64_t i, double *out);
 /* A string value; *s points into the file and has no NUL behind it. */
 bool gguf_string(const struct gguf_value *v, const char **s, size_t *len);
 /* Calls see(arg, i, s, len) for each string of an array. */
 void gguf_strings(const struct gguf_value *v, void (*see)(void *arg, uint64_t i, const char *s, size_t len), void *arg);
+
+/* ---- tensors (gguf_tensors.c) ---------------------------------------------------------------------------------- */
+
+/* Appends the tensors, dimensions outermost first. Those of a Gemma 4 decoder, and of a projector file for one, have
+ * the names and layouts of a checkpoint folder; all others are left as they are. `first` is the part of a split file
+ * that has the metadata, g itself where there are no parts. */
+void gguf_tensors(const struct gguf *g, const struct gguf *first, struct arena *a, struct tensor_list *out);
+
+/* Checks that g is part `index` (from 0) of *n_parts, by its metadata and the name of its file. Part 0 sets *n_parts
+ * (1: not split) and *n_tensors, the tensors that all parts are said to hold (-1: it does not say). */
+int gguf_split(const struct gguf *g, int index, int *n_parts, int64_t *n_tensors, struct err *e);
+/* The path of another part, from that of part 0. The caller frees it. */
+char *gguf_part_path(const char *path, int index, int n_parts);
+
 
 #endif

@@ -1,115 +1,95 @@
-/* gguf_model.c - GGUF metadata to config.json, tokenizer.json and tensor names. */
+/* gguf_model.c - a decoder's GGUF metadata to config.json and tokenizer.json. */
 #include "engine/gguf_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const architectures[] = {"gemma4", "gemma-4-e2b-it-hybrid"};
-
-/* ---- names ----------------------------------------------------------------------------------------------------- */
-
-static const char *const whole_names[][2] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
-    {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
-    {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
-    {"output_norm.weight", "model.norm.weight"},
-};
-
-static const char *const layer_names[][2] = {
-    {"attn_norm.weight", "input_layernorm.weight"},
-    {"post_attention_norm.weight", "post_attention_layernorm.weight"},
-    {"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
-    {"post_ffw_norm.weight", "post_feedforward_layernorm.weight"},
-    {"post_norm.weight", "post_per_layer_input_norm.weight"},
-    {"attn_q.weight", "self_attn.q_proj.weight"},
-    {"attn_k.weight", "self_attn.k_proj.weight"},
-    {"attn_v.weight", "self_attn.v_proj.weight"},
-    {"attn_output.weight", "self_attn.o_proj.weight"},
-    {"attn_q_norm.weight", "self_attn.q_norm.weight"},
-    {"attn_k_norm.weight", "self_attn.k_norm.weight"},
-    {"ffn_gate.weight", "mlp.gate_proj.weight"},
-    {"ffn_up.weight", "mlp.up_proj.weight"},
-    {"ffn_down.weight", "mlp.down_proj.weight"},
-    {"inp_gate.weight", "per_layer_input_gate.weight"},
-    {"proj.weight", "per_layer_projection.weight"},
-    {"layer_output_scale.weight", "layer_scalar"},
-};
-
-const char *gguf_tensor_name(struct arena *a, const char *name)
-{
-    int layer, used = 0;
-    for (size_t i = 0; i < sizeof whole_names / sizeof *whole_names; i++)
-        if (strcmp(name, whole_names[i][0]) == 0)
-            return whole_names[i][1];
-    if (sscanf(name, "blk.%d.%n", &layer, &used) == 1 && used)
-        for (size_t i = 0; i < sizeof layer_names / sizeof *layer_names; i++)
-            if (strcmp(name + used, layer_names[i][0]) == 0)
-                return arena_printf(a, "model.layers.%d.%s", layer, layer_names[i][1]);
-    return name;
-}
-
 /* ---- metadata -------------------------------------------------------------------------------------------------- */
 
-struct source { const struct gguf *g; const char *architecture; struct err *e; bool bad; };
+static const char *const architectures[] = {"gemma4", "gemma-4-e2b-it-hybrid"};
 
 static const char *architecture_of(const struct gguf *g)
 {
-    const struct gguf_value *v = gguf_find(g, "general.architecture");
-    const char *s;
-    size_t len;
-    for (size_t i = 0; v && gguf_string(v, &s, &len) && i < sizeof architectures / sizeof *architectures; i++)
-        if (strlen(architectures[i]) == len && memcmp(architectures[i], s, len) == 0)
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+        if (gguf_equals(g, "general.architecture", architectures[i]))
             return architectures[i];
     return NULL;
 }
 
-bool gguf_is_gemma4(const struct gguf *g)
+enum gguf_content gguf_content(const struct gguf *g)
 {
-    return architecture_of(g) != NULL;
+    return architecture_of(g) ? GGUF_DECODER : gguf_equals(g, "general.architecture", "clip") ? GGUF_PROJECTOR
+                                                                                             : GGUF_OTHER;
 }
 
-/* Element i of key "ARCHITECTURE.name"; a scalar counts for every i. */
-static double number(struct source *s, const char *name, uint64_t i)
+static double read_number(struct gguf_reader *r, const char *name, uint64_t i, const double *fallback)
 {
     struct text key = {0};
     double v = 0;
-    text_printf(&key, "%s.%s", s->architecture, name);
-    const struct gguf_value *value = gguf_find(s->g, key.data);
-    bool ok = value && gguf_number(value, value->kind == GGUF_ARRAY ? i : 0, &v);
-    if (!ok && !s->bad) {
-        s->bad = true;
-        err_input(s->e, "%s: metadata key %s: a number%s was expected", s->g->file->path, key.data,
+    text_printf(&key, "%s.%s", r->prefix, name);
+    const struct gguf_value *value = gguf_find(r->g, key.data);
+    const bool absent = !value && fallback;
+    if (absent)
+        v = *fallback;
+    const bool ok = absent || (value && gguf_number(value, value->kind == GGUF_ARRAY ? i : 0, &v) && isfinite(v));
+    if (!ok && !r->bad) {
+        r->bad = true;
+        err_input(r->e, "%s: metadata key %s: a number%s was expected", r->g->file->path, key.data,
                   value ? " for every layer" : "");
     }
     text_free(&key);
-    return v;
+    return ok ? v : 0;
 }
 
-static double token_id(const struct source *s, const char *key, double fallback)
+double gguf_read(struct gguf_reader *r, const char *name, uint64_t i)
 {
-    const struct gguf_value *v = gguf_find(s->g, key);
+    return read_number(r, name, i, NULL);
+}
+
+double gguf_read_or(struct gguf_reader *r, const char *name, double fallback)
+{
+    return read_number(r, name, 0, &fallback);
+}
+
+double gguf_decimal(double v)
+{
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.7g", v);
+    return strtod(digits, NULL);
+}
+
+static double token_id(const struct gguf *g, const char *key, double fallback)
+{
+    const struct gguf_value *v = gguf_find(g, key);
     double id;
     return v && gguf_number(v, 0, &id) ? id : fallback;
 }
 
-/* Pairs that turn in full layers have the divisor 1 in rope_freqs, the others a huge one. Without it a quarter turns. */
-static double rotary_share(const struct source *s)
+/* ---- configuration --------------------------------------------------------------------------------------------- */
+
+/* Pairs that turn in full layers have the divisor 1 in rope_freqs, those behind them a huge one. Without the tensor a
+ * quarter turns. */
+static double rotary_share(struct gguf_reader *r, const struct weights *w)
 {
-    for (size_t i = 0; i < s->g->n_tensors; i++) {
-        const struct gguf_tensor *t = &s->g->tensors[i];
-        if (strcmp(t->name, "rope_freqs.weight") != 0 || t->type->id != 0 || t->n_dims != 1)
-            continue;
-        uint64_t turning = 0;
-        for (uint64_t k = 0; k < t->ne[0]; k++) {
-            float f;
-            memcpy(&f, t->data + 4 * k, 4);
-            turning += f < 1e10f;
-        }
-        return (double)turning / (double)t->ne[0];
+    const struct tensor *t = weights_find(w, "rope_freqs.weight");
+    if (!t)
+        return 0.25;
+    const int64_t n = tensor_elements(t);
+    int64_t turning = 0, still = 0;
+    float f = 0;
+    for (int64_t k = 0; k < n && t->type == TENSOR_F32; k++) {
+        tensor_read_f32(t, k, 1, &f);
+        turning += f == 1 && still == 0;
+        still += f > 1e10f;
     }
-    return 0.25;
+    if ((turning + still != n || turning == 0) && !r->bad) {
+        r->bad = true;
+        err_input(r->e, "%s: tensor rope_freqs.weight: ones, then numbers above 1e10 were expected", t->file);
+    }
+    /* A little more, so that share times the head size does not fall below the number of pairs. */
+    return turning == n ? 1 : ((double)turning + 1e-6) / (double)n;
 }
 
 static void add_rope(cJSON *all, const char *kind, const char *type, double theta, double share)
@@ -121,46 +101,65 @@ static void add_rope(cJSON *all, const char *kind, const char *type, double thet
         cJSON_AddNumberToObject(o, "partial_rotary_factor", share);
 }
 
-static void add_layers(struct source *s, cJSON *c, int n_layers)
+static void add_layers(struct gguf_reader *r, cJSON *c, int n_layers)
 {
     cJSON *types = cJSON_AddArrayToObject(c, "layer_types");
-    double first = number(s, "feed_forward_length", 0), last = first;
-    for (int i = 0; i < n_layers && !s->bad; i++) {
-        bool sliding = number(s, "attention.sliding_window_pattern", (uint64_t)i) != 0;
+    double first = gguf_read(r, "feed_forward_length", 0), last = first;
+    for (int i = 0; i < n_layers && !r->bad; i++) {
+        bool sliding = gguf_read(r, "attention.sliding_window_pattern", (uint64_t)i) != 0;
         cJSON_AddItemToArray(types, cJSON_CreateString(sliding ? "sliding_attention" : "full_attention"));
-        last = number(s, "feed_forward_length", (uint64_t)i);
+        last = gguf_read(r, "feed_forward_length", (uint64_t)i);
     }
     cJSON_AddNumberToObject(c, "intermediate_size", first);
     cJSON_AddBoolToObject(c, "use_double_wide_mlp", last == 2 * first);
 }
 
-static cJSON *make_config(struct source *s, int vocab_size)
+static cJSON *make_text_config(struct gguf_reader *r, const struct weights *w, int vocab_size)
 {
     static const char *const keys[][2] = {
         {"hidden_size", "embedding_length"}, {"num_attention_heads", "attention.head_count"},
         {"num_key_value_heads", "attention.head_count_kv"}, {"head_dim", "attention.key_length_swa"},
         {"global_head_dim", "attention.key_length"}, {"sliding_window", "attention.sliding_window"},
-        {"num_kv_shared_layers", "attention.shared_kv_layers"}, {"max_position_embeddings", "context_length"},
-        {"hidden_size_per_layer_input", "embedding_length_per_layer_input"},
-        {"final_logit_softcapping", "final_logit_softcapping"}, {"num_hidden_layers", "block_count"}};
+        {"max_position_embeddings", "context_length"}, {"num_hidden_layers", "block_count"},
+        {"hidden_size_per_layer_input", "embedding_length_per_layer_input"}};
     cJSON *c = cJSON_CreateObject();
-    cJSON_AddStringToObject(c, "model_type", "gemma4_text");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        cJSON_AddNumberToObject(c, keys[i][0], number(s, keys[i][1], 0));
-    /* float32 in the file; the nearest decimal is what was meant. */
-    struct text eps = {0};
-    text_printf(&eps, "%.7g", number(s, "attention.layer_norm_rms_epsilon", 0));
-    cJSON_AddNumberToObject(c, "rms_norm_eps", strtod(eps.data, NULL));
-    text_free(&eps);
+        cJSON_AddNumberToObject(c, keys[i][0], gguf_read(r, keys[i][1], 0));
+    cJSON_AddNumberToObject(c, "num_kv_shared_layers", gguf_read_or(r, "attention.shared_kv_layers", 0));
+    cJSON_AddNumberToObject(c, "num_experts", gguf_read_or(r, "expert_count", 0));
+    cJSON_AddNumberToObject(c, "final_logit_softcapping", gguf_read_or(r, "final_logit_softcapping", 30));
+    cJSON_AddNumberToObject(c, "rms_norm_eps", gguf_decimal(gguf_read(r, "attention.layer_norm_rms_epsilon", 0)));
     cJSON_AddNumberToObject(c, "vocab_size", vocab_size);
-    double n_layers = number(s, "block_count", 0);
-    if (!s->bad && n_layers >= 1 && n_layers <= 4096)
-        add_layers(s, c, (int)n_layers);
+    cJSON_AddBoolToObject(c, "tie_word_embeddings", !weights_find(w, "output.weight"));
+    double n_layers = gguf_read(r, "block_count", 0);
+    if (!r->bad && n_layers >= 1 && n_layers <= 4096)
+        add_layers(r, c, (int)n_layers);
     cJSON *rope = cJSON_AddObjectToObject(c, "rope_parameters");
-    add_rope(rope, "sliding_attention", "default", number(s, "rope.freq_base_swa", 0), 1);
-    add_rope(rope, "full_attention", "proportional", number(s, "rope.freq_base", 0), rotary_share(s));
-    cJSON_AddNumberToObject(c, "pad_token_id", token_id(s, "tokenizer.ggml.padding_token_id", 0));
-    cJSON_AddNumberToObject(c, "bos_token_id", token_id(s, "tokenizer.ggml.bos_token_id", 2));
+    add_rope(rope, "sliding_attention", "default", gguf_read(r, "rope.freq_base_swa", 0), 1);
+    add_rope(rope, "full_attention", "proportional", gguf_read(r, "rope.freq_base", 0), rotary_share(r, w));
+    cJSON_AddNumberToObject(c, "pad_token_id", token_id(r->g, "tokenizer.ggml.padding_token_id", 0));
+    cJSON_AddNumberToObject(c, "bos_token_id", token_id(r->g, "tokenizer.ggml.bos_token_id", 2));
+    return c;
+}
+
+/* The keys are those that this program's own converter writes; published files may have none. */
+static void add_probe_settings(struct gguf_reader *r, cJSON *config)
+{
+    static const char *const keys[][2] = {{"probe_layer", "probe.layer"}, {"probe_max_tokens", "probe.max_tokens"},
+                                          {"probe_layer_norm_eps", "probe.layer_norm_epsilon"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double v = gguf_read_or(r, keys[i][1], -1);
+        if (v >= 0)
+            cJSON_AddNumberToObject(config, keys[i][0], gguf_decimal(v));
+    }
+}
+
+static cJSON *make_config(struct gguf_reader *r, const struct weights *w, int vocab_size)
+{
+    cJSON *c = cJSON_CreateObject();
+    cJSON_AddStringToObject(c, "model_type", "gemma4");
+    cJSON_AddItemToObject(c, "text_config", make_text_config(r, w, vocab_size));
+    add_probe_settings(r, c);
     return c;
 }
 
@@ -270,7 +269,7 @@ static int find_piece(const struct vocabulary *v, const char *name)
 }
 
 /* Generation ends at these names whatever the file says, and at its own end token. */
-static void add_ids(const struct source *s, const struct vocabulary *v, cJSON *config)
+static void add_ids(const struct gguf *g, const struct vocabulary *v, cJSON *config)
 {
     static const char *const stops[] = {"<eos>", "<turn|>", "<|tool_response>"};
     static const char *const marks[][2] = {
@@ -278,7 +277,7 @@ static void add_ids(const struct source *s, const struct vocabulary *v, cJSON *c
         {"audio_token_id", "<|audio|>"}, {"boa_token_id", "<|audio>"}, {"eoa_token_id", "<audio|>"},
         {"video_token_id", "<|video|>"}};
     cJSON *eos = cJSON_AddArrayToObject(config, "eos_token_id");
-    double own = token_id(s, "tokenizer.ggml.eos_token_id", -1);
+    double own = token_id(g, "tokenizer.ggml.eos_token_id", -1);
     if (own >= 0)
         cJSON_AddItemToArray(eos, cJSON_CreateNumber(own));
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
@@ -293,23 +292,21 @@ static void add_ids(const struct source *s, const struct vocabulary *v, cJSON *c
     }
 }
 
-static int check_vocabulary(const struct source *s, const struct gguf_value **tokens, const struct gguf_value **types,
-                            const struct gguf_value **merges)
+static int check_vocabulary(const struct gguf *g, const struct gguf_value **tokens, const struct gguf_value **types,
+                            const struct gguf_value **merges, struct err *e)
 {
-    const char *path = s->g->file->path, *name;
-    size_t len;
-    const struct gguf_value *model = gguf_find(s->g, "tokenizer.ggml.model");
-    *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
-    *types = gguf_find(s->g, "tokenizer.ggml.token_type");
-    *merges = gguf_find(s->g, "tokenizer.ggml.merges");
-    if (!model || !gguf_string(model, &name, &len) || len != 6 || memcmp(name, "gemma4", 6) != 0)
-        return err_input(s->e, "%s: metadata key tokenizer.ggml.model: \"gemma4\" was expected", path);
+    const char *path = g->file->path;
+    *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    *types = gguf_find(g, "tokenizer.ggml.token_type");
+    *merges = gguf_find(g, "tokenizer.ggml.merges");
+    if (!gguf_equals(g, "tokenizer.ggml.model", "gemma4"))
+        return err_input(e, "%s: metadata key tokenizer.ggml.model: \"gemma4\" was expected", path);
     if (!*tokens || (*tokens)->kind != GGUF_ARRAY || (*tokens)->element != GGUF_STRING || (*tokens)->count > 1 << 21)
-        return err_input(s->e, "%s: metadata key tokenizer.ggml.tokens: at most 2097152 strings were expected", path);
+        return err_input(e, "%s: metadata key tokenizer.ggml.tokens: at most 2097152 strings were expected", path);
     if (!*types || (*types)->kind != GGUF_ARRAY || (*types)->count != (*tokens)->count)
-        return err_input(s->e, "%s: metadata key tokenizer.ggml.token_type: a number for each token was expected", path);
+        return err_input(e, "%s: metadata key tokenizer.ggml.token_type: a number for each token was expected", path);
     if (!*merges || (*merges)->kind != GGUF_ARRAY || (*merges)->element != GGUF_STRING)
-        return err_input(s->e, "%s: metadata key tokenizer.ggml.merges: strings were expected", path);
+        return err_input(e, "%s: metadata key tokenizer.ggml.merges: strings were expected", path);
     return 0;
 }
 
@@ -318,43 +315,56 @@ static void read_template(struct gguf_documents *d, const struct gguf *g)
     const struct gguf_value *v = gguf_find(g, "tokenizer.chat_template");
     const char *s;
     size_t len;
-    if (v && gguf_string(v, &s, &len))
-        d->chat_template = mem_strndup(s, len);
+    d->has_template = v && gguf_string(v, &s, &len);
+    if (d->has_template)
+        text_put(&d->chat_template, s, len);
 }
 
-int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, struct err *e)
+static int refuse_architecture(const struct gguf *g, struct err *e)
 {
-    struct source s = {.g = g, .architecture = architecture_of(g), .e = e};
+    const struct gguf_value *v = gguf_find(g, "general.architecture");
+    const char *s = "";
+    size_t len = 0;
+    if (v)
+        gguf_string(v, &s, &len);
+    return err_input(e, "%s: metadata key general.architecture: %s or %s was expected, not \"%.*s\"", g->file->path,
+                     architectures[0], architectures[1], len < 64 ? (int)len : 64, s);
+}
+
+int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, const struct weights *w, struct err *e)
+{
+    struct gguf_reader r = {.g = g, .prefix = architecture_of(g), .e = e};
     const struct gguf_value *tokens, *types, *merges;
-    *d = (struct gguf_documents){0};
-    if (!s.architecture)
-        return err_input(e, "%s: metadata key general.architecture: %s or %s was expected", g->file->path,
-                         architectures[0], architectures[1]);
-    if (check_vocabulary(&s, &tokens, &types, &merges))
+    *d = (struct gguf_documents){.architecture = r.prefix};
+    if (!r.prefix)
+        return refuse_architecture(g, e);
+    if (check_vocabulary(g, &tokens, &types, &merges, e))
         return -1;
     struct vocabulary v = {.n = (int)tokens->count, .vocab = cJSON_CreateObject(), .merges = cJSON_CreateArray()};
-    v.piece = NEW(const char *, v.n);
-    v.merged = NEW(char *, merges->count);
+    v.piece = NEW(const char *, v.n + 1);
+    v.merged = NEW(char *, merges->count + 1);
     v.n_merges = (size_t)merges->count;
     gguf_strings(tokens, see_piece, &v);
     gguf_strings(merges, see_merge, &v);
     qsort(v.merged, v.n_merges, sizeof *v.merged, by_text);
-    d->config = make_config(&s, v.n);
-    add_ids(&s, &v, d->config);
+    if (w) {
+        d->config = make_config(&r, w, v.n);
+        add_ids(g, &v, d->config);
+    }
     d->tokenizer = make_tokenizer(&v, types);
     read_template(d, g);
     free(v.piece);
     free(v.merged);
     arena_free(&v.arena);
-    if (s.bad)
+    if (r.bad)
         gguf_documents_free(d);
-    return s.bad ? -1 : 0;
+    return r.bad ? -1 : 0;
 }
 
 void gguf_documents_free(struct gguf_documents *d)
 {
     cJSON_Delete(d->config);
     cJSON_Delete(d->tokenizer);
-    free(d->chat_template);
+    text_free(&d->chat_template);
     *d = (struct gguf_documents){0};
 }

@@ -1,19 +1,38 @@
-/* gguf_model.h - what a GGUF file of Gemma 4 says in its metadata, as the documents that a checkpoint folder has (inside
- * engine/ only). Keys and names: llama.cpp's architecture "gemma4", and "gemma-4-e2b-it-hybrid" with a probe. */
+/* gguf_model.h - what GGUF files of Gemma 4 say in their metadata, as the documents that a checkpoint folder has
+ * (inside engine/ only). Keys and names: llama.cpp's architectures "gemma4" and "clip" (projectors gemma4v and
+ * gemma4a), and "gemma-4-e2b-it-hybrid" with a probe. */
 #ifndef HANDOFF_GGUF_MODEL_H
 #define HANDOFF_GGUF_MODEL_H
 
 #include "engine/gguf.h"
 
-struct gguf_documents { cJSON *config, *tokenizer; char *chat_template; };      /* chat_template may be NULL */
-/* config is a text-only config.json, tokenizer a tokenizer.json. */
-int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, struct err *e);
+enum gguf_content { GGUF_OTHER, GGUF_DECODER, GGUF_PROJECTOR };
+enum gguf_content gguf_content(const struct gguf *g);
+/* The name that a checkpoint folder has for a tensor ("model.layers.3.mlp.up_proj.weight"); the name itself where
+ * there is none. From the arena. */
+const char *gguf_tensor_name(struct arena *a, const char *name);
+
+/* config.json, tokenizer.json and the chat template of a decoder; the caller frees them. `w` holds its tensors; NULL:
+ * no configuration is wanted. */
+struct gguf_documents {
+    const char *architecture;
+    cJSON *config, *tokenizer;
+    bool has_template;
+    struct text chat_template;
+};
+int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, const struct weights *w, struct err *e);
 void gguf_documents_free(struct gguf_documents *d);
 
-/* Whether the file is a Gemma 4 decoder; other architectures keep their own tensor names. */
-bool gguf_is_gemma4(const struct gguf *g);
-/* The name that a text-only checkpoint folder has for a tensor of such a file ("model.layers.3.mlp.up_proj.weight"); the
- * name itself where there is none. From the arena. */
-const char *gguf_tensor_name(struct arena *a, const char *name);
+/* Adds what a projector file says to config.json (vision_config, audio_config) and makes a processor_config.json
+ * (gguf_towers.c). */
+int gguf_towers_read(cJSON *config, cJSON **processor, const struct gguf *g, const struct weights *w, struct err *e);
+
+/* Reads numbers PREFIX.name until the first fault, which is kept. */
+struct gguf_reader { const struct gguf *g; const char *prefix; struct err *e; bool bad; };
+/* Element i of an array; a scalar counts for every i. */
+double gguf_read(struct gguf_reader *r, const char *name, uint64_t i);
+double gguf_read_or(struct gguf_reader *r, const char *name, double fallback);     /* an absent key gives fallback */
+/* The decimal that was meant by a value that is float32 in the file. */
+double gguf_decimal(double v);
 
 #endif

@@ -50,6 +50,9 @@ void config_free(struct config *c);
 /* Appends the tensors of a safetensors file that is already mapped. Names, dimensions and types are copied into `a`. */
 struct tensor_list { struct tensor *t; size_t n, cap; };
 int safetensors_parse(const struct mapped *file, struct arena *a, struct tensor_list *out, struct err *e);
+void tensor_list_push(struct tensor_list *l, const struct tensor *t);
+/* Decodes elements [first, first + n) of t->data, whatever blocks these lie in. */
+struct tensor_codec { void (*read)(const struct tensor *t, int64_t first, int64_t n, float *out); };
 /* Whether elements [first, first + n) are all finite. */
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
 /* Looks through whole tensors on all threads; the error names the first that holds infinite values or NaN. */
@@ -96,6 +99,7 @@ struct engine {
     struct model_info info;
     char *path;
     int image_tokens;                       /* 0: as the checkpoint says */
+    int n_projectors;                       /* files beside a GGUF model that may hold its towers */
     struct weights *weights;
     cJSON *config_json, *processor_json;
     struct config config;

@@ -20,7 +20,8 @@ struct job {
     int M, N, K, row_blocks;
 };
 
-/* Coded weights are decoded for the block; from there on they are float32 weights like any others, with the same sums. */
+/* Coded weights are decoded for the block; from there on they are float32 weights like any others, with the same
+ * sums. */
 static void block(void *arg, int i)
 {
     const struct job *j = arg;

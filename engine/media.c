@@ -185,8 +185,9 @@ int engine_encode(struct engine *m, const struct media *media, int n, struct med
         errs[i] = (struct err){0};
         sha256_hex_of(media[i].bytes, media[i].n_bytes, key[i].media);
         if (!able)
-            err_input(&errs[i], "%s: the checkpoint %s has no %s tower", media[i].name, m->path,
-                      media[i].kind == MEDIA_IMAGE ? "vision" : "audio");
+            err_input(&errs[i], "%s: the checkpoint %s has no %s tower%s", media[i].name, m->path,
+                      media[i].kind == MEDIA_IMAGE ? "vision" : "audio",
+                      m->n_projectors > 1 ? " (several mmproj files lie beside it: name one with --mmproj)" : "");
         else if (m->media_cache)
             cache_key(m, &media[i], key[i].media, key[i].cache);
         todo[i] = able && !(m->media_cache && cache_load(m, key[i].cache, &out[i]));

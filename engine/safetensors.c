@@ -118,15 +118,10 @@ static int read_header(const cJSON *header, const struct mapped *file, const uin
                     return err_input(e, "%s: key \"__metadata__\": only strings were expected in it", file->path);
             continue;
         }
-        if (out->n == out->cap) {
-            out->cap = out->cap ? 2 * out->cap : 256;
-            out->t = mem_grow(out->t, out->cap, sizeof *out->t);
-        }
-        struct tensor *t = &out->t[out->n];
-        *t = (struct tensor){.name = arena_strndup(a, entry->string, strlen(entry->string)), .file = file->path};
-        if (read_entry(t, entry, bytes, n_bytes, e))
+        struct tensor t = {.name = arena_strndup(a, entry->string, strlen(entry->string)), .file = file->path};
+        if (read_entry(&t, entry, bytes, n_bytes, e))
             return -1;
-        out->n++;
+        tensor_list_push(out, &t);
     }
     if (out->n == first)
         return err_input(e, "%s: it holds no tensors", file->path);

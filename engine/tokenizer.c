@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum { MAX_IDS = 1 << 21 };
-static const size_t max_file_bytes = (size_t)64 << 20;
 
 /* ---- hash tables ----------------------------------------------------------------------------------------------- */
 
@@ -370,15 +369,6 @@ static int read_json(struct tokenizer *t, const cJSON *json, const char *where, 
     }
     index_added(t);
     return 0;
-}
-
-int tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
-{
-    *out = NULL;
-    cJSON *json = json_read_file(path, max_file_bytes, e);
-    int failed = json ? tokenizer_read(out, json, path, e) : -1;
-    cJSON_Delete(json);
-    return failed;
 }
 
 int tokenizer_read(struct tokenizer **out, const cJSON *json, const char *where, struct err *e)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SHARDS = 1000, MAX_INDEX_BYTES = 64 << 20 };
+enum { MAX_FILES = 1000, MAX_INDEX_BYTES = 64 << 20 };
 
 struct weights {
     struct arena arena;
@@ -22,6 +22,15 @@ const char *tensor_type_name(enum tensor_type type)
 {
     static const char *const names[N_TENSOR_TYPES] = {"F32", "F16", "BF16", "coded", "other"};
     return names[type];
+}
+
+void tensor_list_push(struct tensor_list *l, const struct tensor *t)
+{
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 256;
+        l->t = mem_grow(l->t, l->cap, sizeof *l->t);
+    }
+    l->t[l->n++] = *t;
 }
 
 int64_t tensor_elements(const struct tensor *t)
@@ -47,25 +56,11 @@ static float half_to_float(uint16_t h)
     return f;
 }
 
-/* Whole blocks are decoded; what lies outside the range is dropped. */
-static void read_coded(const struct tensor *t, int64_t first, int64_t n, float *out)
-{
-    float values[256];
-    const int size = t->coded->block_elements;
-    for (int64_t done = 0; done < n;) {
-        const int64_t block = (first + done) / size, skip = (first + done) % size;
-        const int64_t take = n - done < size - skip ? n - done : size - skip;
-        t->coded->read_block((const uint8_t *)t->data + block * t->coded->block_bytes, values);
-        memcpy(out + done, values + skip, (size_t)take * sizeof *out);
-        done += take;
-    }
-}
-
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out)
 {
     const uint8_t *p = t->data;
     if (t->type == TENSOR_CODED) {
-        read_coded(t, first, n, out);
+        t->codec->read(t, t->skip + first, n, out);
         return;
     }
     if (t->type == TENSOR_F32) {
@@ -91,7 +86,7 @@ static bool coded_finite(const struct tensor *t, int64_t first, int64_t n)
     bool finite = true;
     for (int64_t done = 0; done < n && finite; done += 1024) {
         const int64_t take = n - done < 1024 ? n - done : 1024;
-        read_coded(t, first + done, take, values);
+        tensor_read_f32(t, first + done, take, values);
         for (int64_t i = 0; i < take; i++)
             finite &= isfinite(values[i]) != 0;
     }
@@ -155,14 +150,48 @@ int tensors_check_finite(struct pool *pool, const struct tensor *const *t, size_
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-static int open_file(struct weights *w, const char *path, struct err *e)
+static int map_file(struct weights *w, const char *path, struct err *e)
 {
-    struct mapped *file = &w->files[w->n_files];
-    if (map_open(file, path, e))
+    if (w->n_files == MAX_FILES)
+        return err_input(e, "%s: a checkpoint of at most %d files was expected", path, MAX_FILES);
+    if (map_open(&w->files[w->n_files], path, e))
         return -1;
     w->n_files++;
-    return gguf_is(file) ? gguf_tensors(file, &w->arena, &w->list, e)
-                         : safetensors_parse(file, &w->arena, &w->list, e);
+    return 0;
+}
+
+/* The parts of a split GGUF file follow from the name of the first; tensors are named by what the first says. */
+static int open_gguf(struct weights *w, const char *path, struct err *e)
+{
+    struct gguf first, part;
+    int n_parts = 0;
+    int64_t stated;
+    const size_t before = w->list.n;
+    if (gguf_parse(&w->files[w->n_files - 1], &w->arena, &first, e) || gguf_split(&first, 0, &n_parts, &stated, e))
+        return -1;
+    gguf_tensors(&first, &first, &w->arena, &w->list);
+    for (int i = 1; i < n_parts; i++) {
+        char *name = gguf_part_path(path, i, n_parts);
+        int n = n_parts;
+        const bool bad = map_file(w, name, e) || gguf_parse(&w->files[w->n_files - 1], &w->arena, &part, e) ||
+                         gguf_split(&part, i, &n, &(int64_t){0}, e);
+        free(name);
+        if (bad)
+            return -1;
+        gguf_tensors(&part, &first, &w->arena, &w->list);
+    }
+    if (stated >= 0 && (size_t)stated != w->list.n - before)
+        return err_input(e, "%s: split.tensors.count: %lld tensors in all parts were expected, not %zu", path,
+                         (long long)stated, w->list.n - before);
+    return 0;
+}
+
+static int open_file(struct weights *w, const char *path, struct err *e)
+{
+    if (map_file(w, path, e))
+        return -1;
+    const struct mapped *file = &w->files[w->n_files - 1];
+    return gguf_is(file) ? open_gguf(w, path, e) : safetensors_parse(file, &w->arena, &w->list, e);
 }
 
 /* A shard must lie beside its index: a name with a path in it could read any file. */
@@ -185,8 +214,6 @@ static int open_shards(struct weights *w, const char *folder, const cJSON *map, 
             i++;
         if (i < w->n_files)
             continue;
-        if (w->n_files == MAX_SHARDS)
-            return err_input(e, "%s: more than %d shards", where, MAX_SHARDS);
         char *path = path_join(folder, name);
         const int bad = open_file(w, path, e);
         free(path);
@@ -250,7 +277,7 @@ static int open_folder(struct weights *w, const char *folder, struct err *e)
 int weights_open(struct weights **out, const char *path, struct err *e)
 {
     struct weights *w = NEW(struct weights, 1);
-    w->files = NEW(struct mapped, MAX_SHARDS);
+    w->files = NEW(struct mapped, MAX_FILES);
     const int bad = path_is_dir(path) ? open_folder(w, path, e) : open_file(w, path, e) || sort_tensors(w, e);
     if (bad) {
         weights_close(w);
@@ -258,6 +285,11 @@ int weights_open(struct weights **out, const char *path, struct err *e)
     }
     *out = w;
     return bad ? -1 : 0;
+}
+
+int weights_add(struct weights *w, const char *path, struct err *e)
+{
+    return open_file(w, path, e) || sort_tensors(w, e) ? -1 : 0;
 }
 
 void weights_close(struct weights *w)

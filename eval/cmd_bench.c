@@ -227,11 +227,11 @@ static int bench_all(struct bench *b, struct err *e)
     return info->has_audio ? bench_encoder(b, MEDIA_AUDIO, e) : 0;
 }
 
-static int bench(const char *model, int64_t threads, int64_t prompt, int64_t rounds, const char *json_path,
-                 struct err *e)
+static int bench(const char *model, const char *mmproj, int64_t threads, int64_t prompt, int64_t rounds,
+                 const char *json_path, struct err *e)
 {
     struct bench b = {.prompt = (int)prompt, .steps = 32, .rounds = (int)rounds};
-    if (engine_open(&b.m, model, &(struct engine_options){.n_threads = (int)threads}, e))
+    if (engine_open(&b.m, model, &(struct engine_options){.n_threads = (int)threads, .mmproj = mmproj}, e))
         return -1;
     const struct model_info *info = engine_info(b.m);
     if (b.prompt + PREFIX > info->max_positions)
@@ -254,10 +254,11 @@ static int bench(const char *model, int64_t threads, int64_t prompt, int64_t rou
 
 int cmd_bench(int argc, char **argv)
 {
-    const char *model = NULL, *json = NULL;
+    const char *model = NULL, *mmproj = NULL, *json = NULL;
     int64_t threads = 0, prompt = 512, rounds = 5;
     const struct option options[] = {
-        {"--model", OPT_STRING, &model, "M", "checkpoint folder"},
+        {"--model", OPT_STRING, &model, "M", "checkpoint folder or .gguf file"},
+        {"--mmproj", OPT_STRING, &mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
         {"--threads", OPT_INT, &threads, "N", "threads (all)"},
         {"--prompt", OPT_INT, &prompt, "N", "tokens of the prompt (512)"},
         {"--rounds", OPT_INT, &rounds, "N", "measurements of each figure (5)"},
@@ -274,7 +275,7 @@ int cmd_bench(int argc, char **argv)
         err_set(&e, EXIT_USAGE, "bench: --model is missing; see \"handoff bench --help\"");
     else if (threads < 0 || threads > 1024 || prompt < 1 || prompt > 1 << 20 || rounds < 1 || rounds > 32)
         err_set(&e, EXIT_USAGE, "bench: --threads, --prompt or --rounds is out of range (rounds: 1 to 32)");
-    else if (bench(model, threads, prompt, rounds, json, &e) == 0)
+    else if (bench(model, mmproj, threads, prompt, rounds, json, &e) == 0)
         return EXIT_DONE;
     return cli_fail(&e);
 }

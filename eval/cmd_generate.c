@@ -12,9 +12,9 @@
 #include <string.h>
 
 struct generate_args {
-    const char *model, *prompt, *messages, *tokens, *kernel;
+    const char *model, *mmproj, *probe, *prompt, *messages, *tokens, *kernel;
     struct strings images, audios;
-    int64_t max_tokens, threads, seed, image_tokens;
+    int64_t max_tokens, threads, seed, image_tokens, probe_layer;
     double temperature, top_p, threshold, max_audio;
     bool ignore_eos, json;
 };
@@ -163,10 +163,9 @@ static int generate(const struct generate_args *a, struct err *e)
                                             .top_p = a->top_p, .seed = (uint64_t)a->seed,
                                             .ignore_eos = a->ignore_eos}};
     struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
-                                     .image_tokens = (int)a->image_tokens};
-    int failed = engine_open(&m, a->model, &options, e);
-    if (!failed && probe_in(engine_weights(m)))
-        failed = probe_open(&p, engine_weights(m), m, e);
+                                     .image_tokens = (int)a->image_tokens, .mmproj = a->mmproj};
+    int failed = engine_open(&m, a->model, &options, e) ||
+                 probe_open_for(&p, m, a->probe, a->probe_layer, e);
     if (!failed)
         failed = make_prompt(a, m, &r.prompt, &r.soft, e);
     if (!failed)
@@ -180,9 +179,12 @@ static int generate(const struct generate_args *a, struct err *e)
 
 int cmd_generate(int argc, char **argv)
 {
-    struct generate_args a = {.max_tokens = 256, .threshold = 0.85};
+    struct generate_args a = {.max_tokens = 256, .threshold = 0.85, .probe_layer = -1};
     const struct option options[] = {
-        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder"},
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
+        {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--prompt", OPT_STRING, &a.prompt, "TEXT", "one user message"},
         {"--image", OPT_STRINGS, &a.images, "FILE", "picture before the text (may be repeated)"},
         {"--audio", OPT_STRINGS, &a.audios, "FILE", "sound before the text (may be repeated)"},

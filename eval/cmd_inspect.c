@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct inspect_args { const char *data, *mmproj, *probe, *tensor, *out; int64_t probe_layer; bool json_lines; };
+
 /* ---- checkpoints ----------------------------------------------------------------------------------------------- */
 
 static void put_shape(struct text *t, const struct tensor *x)
@@ -88,7 +90,7 @@ static void put_tensors(struct text *t, const struct weights *w)
     free(g);
 }
 
-static void put_model(struct text *t, const struct engine *m)
+static void put_model(struct text *t, const struct engine *m, const struct inspect_args *a)
 {
     const struct model_info *i = engine_info(m);
     struct probe *p = NULL;
@@ -108,10 +110,10 @@ static void put_model(struct text *t, const struct engine *m)
     }
     text_printf(t, "\nvision, audio    %s, %s\n", i->has_vision ? "yes" : "no", i->has_audio ? "yes" : "no");
     text_printf(t, "chat template    %s\n", engine_chat_template(m) ? "yes" : "no");
-    if (!probe_in(engine_weights(m)))
-        text_puts(t, "handoff probe    no\n");
-    else if (probe_open(&p, engine_weights(m), m, &e))
+    if (probe_open_for(&p, m, a->probe, a->probe_layer, &e))
         text_printf(t, "handoff probe    unusable: %s\n", e.msg);
+    else if (!p)
+        text_puts(t, "handoff probe    no\n");
     else
         text_printf(t, "handoff probe    reads layer %d, rows of %d, the first %d\n", probe_layer(p), probe_dim(p),
                     probe_max_rows(p));
@@ -134,27 +136,39 @@ static int write_tensor(const struct weights *w, const char *name, const char *o
     return failed;
 }
 
-static int inspect_checkpoint(const char *path, const char *tensor, const char *out, struct err *e)
+/* Whether the path is a folder with a configuration, or a GGUF file with a decoder's tensors. */
+static bool is_model(const char *path, const struct weights *w)
+{
+    char *config = path_join(path, "config.json");
+    bool folder = path_is_dir(path), whole = folder ? file_exists(config)
+                                                    : weights_find(w, "model.embed_tokens.weight") != NULL;
+    free(config);
+    size_t len = strlen(path);
+    return whole && (folder || (len > 5 && strcmp(path + len - 5, ".gguf") == 0));
+}
+
+static int inspect_checkpoint(const char *path, const struct inspect_args *a, struct err *e)
 {
     struct weights *w = NULL;
     struct engine *m = NULL;
     struct text t = {0};
-    char *config = path_join(path, "config.json");
-    bool whole = path_is_dir(path) && file_exists(config);
-    int failed = whole && !tensor ? engine_open(&m, path, &(struct engine_options){.n_threads = 1}, e)
-                                  : weights_open(&w, path, e);
-    if (!failed && tensor) {
-        failed = write_tensor(w, tensor, out, e);
+    struct engine_options options = {.n_threads = 1, .mmproj = a->mmproj};
+    int failed = weights_open(&w, path, e);
+    if (!failed && a->tensor) {
+        failed = write_tensor(w, a->tensor, a->out, e);
     } else if (!failed) {
+        if (is_model(path, w))
+            failed = engine_open(&m, path, &options, e);
         if (m)
-            put_model(&t, m);
-        put_tensors(&t, m ? engine_weights(m) : w);
-        failed = cli_print(&t, e);
+            put_model(&t, m, a);
+        if (!failed) {
+            put_tensors(&t, m ? engine_weights(m) : w);
+            failed = cli_print(&t, e);
+        }
     }
     text_free(&t);
     weights_close(w);
     engine_close(m);
-    free(config);
     return failed;
 }
 
@@ -206,41 +220,42 @@ static int inspect_data(const char *spec, bool json_lines, struct err *e)
     return failed;
 }
 
-static int inspect(const struct strings *files, const char *data, const char *tensor, const char *out, bool json_lines,
-                   struct err *e)
+static int inspect(const struct strings *files, const struct inspect_args *a, struct err *e)
 {
-    if (data ? files->n != 0 : files->n != 1)
+    if (a->data ? files->n != 0 : files->n != 1)
         return err_set(e, EXIT_USAGE, "inspect: one FILE, or --data TASK=PATH; see \"handoff inspect --help\"");
-    if (!tensor != !out)
+    if (!a->tensor != !a->out)
         return err_set(e, EXIT_USAGE, "inspect: --tensor NAME and --out F.npy go together");
-    if (data)
-        return inspect_data(data, json_lines, e);
+    if (a->data)
+        return inspect_data(a->data, a->json_lines, e);
     const char *path = files->at[0];
     char *run = path_join(path, "run.json");
     bool is_run = file_exists(run);
     free(run);
-    return is_run ? inspect_run(path, e) : inspect_checkpoint(path, tensor, out, e);
+    return is_run ? inspect_run(path, e) : inspect_checkpoint(path, a, e);
 }
 
 int cmd_inspect(int argc, char **argv)
 {
-    const char *data = NULL, *tensor = NULL, *out = NULL;
-    bool json_lines = false;
+    struct inspect_args a = {.probe_layer = -1};
     struct strings files = {0};
     const struct option options[] = {
-        {"--data", OPT_STRING, &data, "TASK=PATH", "a data set instead of a file"},
-        {"--json-lines", OPT_FLAG, &json_lines, NULL, "with --data: every sample as a line of JSON"},
-        {"--tensor", OPT_STRING, &tensor, "NAME", "write this tensor as float32"},
-        {"--out", OPT_STRING, &out, "F.npy", "where to"},
+        {"--data", OPT_STRING, &a.data, "TASK=PATH", "a data set instead of a file"},
+        {"--json-lines", OPT_FLAG, &a.json_lines, NULL, "with --data: every sample as a line of JSON"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
+        {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
+        {"--tensor", OPT_STRING, &a.tensor, "NAME", "write this tensor as float32"},
+        {"--out", OPT_STRING, &a.out, "F.npy", "where to"},
         {0}};
     const struct usage usage = {
-        "inspect", "(FILE [--tensor NAME --out F.npy] | --data TASK=PATH [--json-lines])",
+        "inspect", "(FILE [--mmproj F] [--probe F] [--tensor NAME --out F.npy] | --data TASK=PATH [--json-lines])",
         "What a checkpoint, a run or a data set holds.", options, "handoff inspect datasets/mini/checkpoint"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);
     if (stop)
         return cli_end(stop, &e);
-    int failed = inspect(&files, data, tensor, out, json_lines, &e);
+    int failed = inspect(&files, &a, &e);
     free(files.at);
     return failed ? cli_fail(&e) : EXIT_DONE;
 }

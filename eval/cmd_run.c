@@ -9,9 +9,9 @@
 #include <string.h>
 
 struct run_args {
-    const char *model, *suite, *only, *data_root, *out, *ids, *shard, *kernel, *media_cache;
+    const char *model, *mmproj, *probe, *suite, *only, *data_root, *out, *ids, *shard, *kernel, *media_cache;
     struct strings data;
-    int64_t limit, shots, threads, batch, max_tokens, image_tokens;
+    int64_t limit, shots, threads, batch, max_tokens, image_tokens, probe_layer;
     double max_audio;
     bool dry_run, trace, retry_errors;
 };
@@ -120,12 +120,13 @@ static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
 static int open_model(const struct run_args *a, struct opened *o, struct err *e)
 {
     struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
-                                     .image_tokens = (int)a->image_tokens, .media_cache = a->media_cache};
+                                     .image_tokens = (int)a->image_tokens, .media_cache = a->media_cache,
+                                     .mmproj = a->mmproj};
     if (engine_open(&o->m, a->model, &options, e))
         return -1;
     if (!engine_chat_template(o->m))
         return err_input(e, "%s: no chat template (chat_template.jinja was expected)", a->model);
-    return probe_in(engine_weights(o->m)) ? probe_open(&o->probe, engine_weights(o->m), o->m, e) : 0;
+    return probe_open_for(&o->probe, o->m, a->probe, a->probe_layer, e);
 }
 
 static void close_all(struct opened *o)
@@ -199,6 +200,8 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
                                      .has_probe = o->probe != NULL,
                                      .image_tokens = (int)a->image_tokens, .max_audio_s = a->max_audio,
                                      .probe_layer = o->probe ? probe_layer(o->probe) : 0};
+    if (a->probe)
+        probe_fingerprint(o->probe, stamped.probe_sha);
     cJSON *stamp = stamp_new(o->m, o->datasets, o->suite.n_tasks, &stamped);
     struct store *store;
     if (store_open(&store, a->out, stamp, a->retry_errors, e))
@@ -230,9 +233,12 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run_args a = {.shots = -1, .batch = 8};
+    struct run_args a = {.shots = -1, .batch = 8, .probe_layer = -1};
     const struct option options[] = {
-        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder"},
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
+        {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--suite", OPT_STRING, &a.suite, "S", "mini, paper, or a suite file"},
         {"--only", OPT_STRING, &a.only, "T,T,...", "only these tasks of the suite"},
         {"--data-root", OPT_STRING, &a.data_root, "DIR", "where the suite's paths begin"},

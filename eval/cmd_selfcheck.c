@@ -46,6 +46,8 @@ static const struct variant variants[] = {
 
 struct walk { struct ids ids; int n_prompt; struct seq *seq; struct sha256 hash; float *logits, *tap; };
 
+struct selfcheck_args { const char *model, *mmproj, *probe; int64_t probe_layer; };
+
 struct check {
     struct engine *m;
     int tap_layer;
@@ -151,14 +153,19 @@ static void end_walk(struct walk *w, struct sha256 *all)
 }
 
 /* The hash over all prompts, computed in this variant's way. */
-static int hash_variant(const char *model, const struct variant *v, char hex[65], struct err *e)
+static int hash_variant(const struct selfcheck_args *a, const struct variant *v, char hex[65], struct err *e)
 {
     struct check c = {.v = v};
     struct probe *probe = NULL;
     struct sha256 all;
-    if (engine_open(&c.m, model, &(struct engine_options){.n_threads = v->n_threads, .kernel = v->kernel}, e))
+    const struct engine_options options = {.n_threads = v->n_threads, .kernel = v->kernel, .mmproj = a->mmproj};
+    if (engine_open(&c.m, a->model, &options, e))
         return -1;
-    if (probe_in(engine_weights(c.m)) && probe_open(&probe, engine_weights(c.m), c.m, e) == 0)
+    if (probe_open_for(&probe, c.m, a->probe, a->probe_layer, e)) {
+        engine_close(c.m);
+        return -1;
+    }
+    if (probe)
         c.tap_layer = probe_layer(probe);
     probe_close(probe);
     c.wide = NEW(double, engine_info(c.m)->vocab_size);
@@ -176,14 +183,14 @@ static int hash_variant(const char *model, const struct variant *v, char hex[65]
     return failed;
 }
 
-static int selfcheck(const char *model, bool json, bool *same, struct err *e)
+static int selfcheck(const struct selfcheck_args *a, bool json, bool *same, struct err *e)
 {
     enum { N = sizeof variants / sizeof *variants };
     char hex[N][65];
     struct text t = {0};
     *same = true;
     for (int i = 0; i < N; i++) {
-        if (hash_variant(model, &variants[i], hex[i], e))
+        if (hash_variant(a, &variants[i], hex[i], e))
             return -1;
         bool equal = strcmp(hex[i], hex[0]) == 0;
         *same &= equal;
@@ -201,10 +208,13 @@ static int selfcheck(const char *model, bool json, bool *same, struct err *e)
 
 int cmd_selfcheck(int argc, char **argv)
 {
-    const char *model = NULL;
+    struct selfcheck_args a = {.probe_layer = -1};
     bool json = false, same = false;
     const struct option options[] = {
-        {"--model", OPT_STRING, &model, "M", "checkpoint folder"},
+        {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
+        {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--json", OPT_FLAG, &json, NULL, "print JSON"},
         {0}};
     const struct usage usage = {
@@ -216,11 +226,11 @@ int cmd_selfcheck(int argc, char **argv)
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)
         return cli_end(stop, &e);
-    if (!model) {
+    if (!a.model) {
         err_set(&e, EXIT_USAGE, "selfcheck: --model is missing; see \"handoff selfcheck --help\"");
         return cli_fail(&e);
     }
-    if (selfcheck(model, json, &same, &e))
+    if (selfcheck(&a, json, &same, &e))
         return cli_fail(&e);
     return same ? EXIT_DONE : EXIT_CHECK_FAILED;
 }

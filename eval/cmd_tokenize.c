@@ -62,7 +62,7 @@ int cmd_tokenize(int argc, char **argv)
     const char *model = NULL;
     bool json = false;
     const struct option options[] = {
-        {"--model", OPT_STRING, &model, "M", "checkpoint folder, or a tokenizer.json"},
+        {"--model", OPT_STRING, &model, "M", "checkpoint folder, .gguf file, or a tokenizer.json"},
         {"--json-lines", OPT_FLAG, &json, NULL, "each line of input is a JSON string"},
         {0}};
     const struct usage usage = {

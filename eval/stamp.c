@@ -43,7 +43,12 @@ static cJSON *model_identity(const struct engine *m)
     weights_fingerprint(engine_weights(m), hex);
     cJSON_AddStringToObject(o, "architecture", info->architecture);
     cJSON_AddStringToObject(o, "fingerprint", hex);
-    /* A GGUF file holds these in its metadata. */
+    if (*info->metadata_sha.config) {
+        add_string(o, "config_sha", info->metadata_sha.config);
+        add_string(o, "tokenizer_sha", info->metadata_sha.tokenizer);
+        add_string(o, "template_sha", info->metadata_sha.chat_template);
+        return o;
+    }
     add_sha_of_file(o, "config_sha", info->path, "config.json");
     add_sha_of_file(o, "tokenizer_sha", info->path, "tokenizer.json");
     add_sha_of_file(o, "template_sha", info->path, "chat_template.jinja");
@@ -111,6 +116,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     cJSON_AddBoolToObject(probe, "present", settings->has_probe);
     if (settings->has_probe)
         cJSON_AddNumberToObject(probe, "layer", settings->probe_layer);
+    if (settings->probe_sha[0])
+        cJSON_AddStringToObject(probe, "fingerprint", settings->probe_sha);
     cJSON *media = cJSON_AddObjectToObject(identity, "media");
     cJSON_AddNumberToObject(media, "image_tokens", settings->image_tokens);
     cJSON_AddNumberToObject(media, "max_audio_s", settings->max_audio_s);

@@ -9,6 +9,7 @@ struct stamp_settings {
     int shard, n_shards;        /* 1-based */
     bool has_probe;
     int probe_layer;
+    char probe_sha[65];         /* of a probe from another file, "" if it is the checkpoint's own */
     int image_tokens;           /* 0: as the checkpoint says */
     double max_audio_s;         /* 0: all of a sound */
 };

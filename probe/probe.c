@@ -92,7 +92,9 @@ static int read_tensors(struct probe *p, const struct weights *w, const char *pr
     p->norm.out = p->norm.in = (int)dim;
     p->norm.weight = read_tensor(w, prefix, "norm.weight", 1, &dim, e);
     p->norm.bias = p->norm.weight ? read_tensor(w, prefix, "norm.bias", 1, &dim, e) : NULL;
-    p->attn_query = p->norm.bias ? read_tensor(w, prefix, "attn_query", 1, &width, e) : NULL;
+    snprintf(name, sizeof name, "%sattn_query.weight", prefix);
+    p->attn_query = p->norm.bias ? read_tensor(w, prefix, weights_find(w, name) ? "attn_query.weight" : "attn_query", 1,
+                                               &width, e) : NULL;
     if (!p->attn_query)
         return -1;
     int64_t in = width;
@@ -106,7 +108,8 @@ static int read_tensors(struct probe *p, const struct weights *w, const char *pr
     return 0;
 }
 
-static int read_settings(struct probe *p, const struct engine *m, struct err *e)
+/* layer: -1, or what to use instead of the model's word. */
+static int read_settings(struct probe *p, const struct engine *m, int64_t layer, struct err *e)
 {
     p->layer = 28;
     p->max_rows = 1024;
@@ -114,47 +117,64 @@ static int read_settings(struct probe *p, const struct engine *m, struct err *e)
     if (!m)
         return 0;
     const struct model_info *info = engine_info(m);
-    const cJSON *layer = engine_config(m, "probe_layer");
+    const cJSON *stated = engine_config(m, "probe_layer");
     const cJSON *rows = engine_config(m, "probe_max_tokens");
     const cJSON *eps = engine_config(m, "probe_layer_norm_eps");
-    if (cJSON_IsNumber(layer))
-        p->layer = layer->valueint;
+    if (cJSON_IsNumber(stated))
+        p->layer = stated->valueint;
+    if (layer >= 0)
+        p->layer = layer < info->n_layers ? (int)layer : info->n_layers;
     if (cJSON_IsNumber(rows))
         p->max_rows = rows->valueint;
     if (cJSON_IsNumber(eps))
         p->eps = eps->valuedouble;
     if (p->layer < 0 || p->layer >= info->n_layers)
-        return err_input(e, "%s/config.json: key \"probe_layer\": a layer from 0 to %d was expected, not %d",
-                         info->path, info->n_layers - 1, p->layer);
+        return err_input(e, "%s: probe_layer: a layer from 0 to %d was expected, not %d%s", info->path,
+                         info->n_layers - 1, p->layer,
+                         stated || layer >= 0 ? "" : " (the checkpoint does not name one: give it with --probe-layer)");
     if (p->max_rows < 1 || p->max_rows > 1 << 20)
-        return err_input(e, "%s/config.json: key \"probe_max_tokens\": 1 to 1048576 was expected", info->path);
+        return err_input(e, "%s: probe_max_tokens: 1 to 1048576 was expected", info->path);
     if (!(p->eps >= 0 && p->eps < 1))
-        return err_input(e, "%s/config.json: key \"probe_layer_norm_eps\": a number from 0 to 1 was expected",
-                         info->path);
+        return err_input(e, "%s: probe_layer_norm_eps: a number from 0 to 1 was expected", info->path);
     return 0;
 }
 
-int probe_open(struct probe **out, const struct weights *w, const struct engine *m, struct err *e)
+static int open_probe(struct probe **out, const struct weights *w, const struct engine *m, int64_t layer, struct err *e)
 {
     *out = NULL;
     const char *prefix = find_prefix(w);
-    if (!prefix) {
-        const char *file = weights_count(w) ? weights_at(w, 0)->file : "the file";
+    const char *file = weights_count(w) ? weights_at(w, 0)->file : "the file";
+    if (!prefix)
         return err_input(e, "%s: no handoff probe (tensor handoff_probe.proj.weight was expected)", file);
-    }
     struct probe *p = NEW(struct probe, 1);
-    if (read_tensors(p, w, prefix, e) || read_settings(p, m, e)) {
-        probe_close(p);
-        return -1;
-    }
-    if (m && engine_info(m)->hidden_size != p->norm.in) {
-        err_input(e, "%s: the probe reads rows of %d, but hidden_size is %d", engine_info(m)->path, p->norm.in,
-                  engine_info(m)->hidden_size);
+    int failed = read_tensors(p, w, prefix, e) || read_settings(p, m, layer, e);
+    if (!failed && m && engine_info(m)->hidden_size != p->norm.in)
+        failed = err_input(e, "%s: the probe reads rows of %d, but hidden_size is %d", file, p->norm.in,
+                           engine_info(m)->hidden_size);
+    if (failed) {
         probe_close(p);
         return -1;
     }
     *out = p;
     return 0;
+}
+
+int probe_open(struct probe **out, const struct weights *w, const struct engine *m, struct err *e)
+{
+    return open_probe(out, w, m, -1, e);
+}
+
+int probe_open_for(struct probe **out, const struct engine *m, const char *file, int64_t layer, struct err *e)
+{
+    struct weights *w;
+    *out = NULL;
+    if (!file)
+        return probe_in(engine_weights(m)) ? open_probe(out, engine_weights(m), m, layer, e) : 0;
+    if (weights_open(&w, file, e))
+        return -1;
+    const int failed = open_probe(out, w, m, layer, e);
+    weights_close(w);
+    return failed;
 }
 
 void probe_close(struct probe *p)
@@ -183,6 +203,25 @@ int probe_dim(const struct probe *p)
 int probe_max_rows(const struct probe *p)
 {
     return p->max_rows;
+}
+
+void probe_fingerprint(const struct probe *p, char hex[65])
+{
+    struct sha256 sha;
+    struct text settings = {0};
+    const struct layer *all[] = {&p->norm, &p->proj, &p->head[0], &p->head[1], &p->head[2]};
+    sha256_init(&sha);
+    text_printf(&settings, "%d %d %a", p->layer, p->max_rows, p->eps);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const size_t out = (size_t)all[i]->out, in = i ? (size_t)all[i]->in : 1;
+        text_printf(&settings, " %zu %zu", out, in);
+        sha256_update(&sha, all[i]->weight, out * in * sizeof(float));
+        sha256_update(&sha, all[i]->bias, out * sizeof(float));
+    }
+    sha256_update(&sha, p->attn_query, (size_t)p->proj.out * sizeof(float));
+    sha256_update(&sha, settings.data, settings.len);
+    sha256_hex(&sha, hex);
+    text_free(&settings);
 }
 
 static void apply(const struct layer *l, const double *x, double *y, bool relu)

@@ -12,11 +12,16 @@ struct probe;
 /* Takes the 11 tensors "handoff_probe.*" (or "probe.*") from w; settings (probe_layer, probe_layer_norm_eps,
  * probe_max_tokens) from the engine's config where m is given, else layer 28, eps 1e-5, 1024 rows. */
 int probe_open(struct probe **out, const struct weights *w, const struct engine *m, struct err *e);
+/* The probe to use with a model: that of `file`, a checkpoint or a file of its own, or with file NULL the model's; *out
+ * stays NULL if it has none. layer: the decoder layer to read, -1: as the model says. */
+int probe_open_for(struct probe **out, const struct engine *m, const char *file, int64_t layer, struct err *e);
 void probe_close(struct probe *p);
 bool probe_in(const struct weights *w);                 /* does this file hold a probe? */
 int probe_layer(const struct probe *p);
 int probe_dim(const struct probe *p);                   /* width of a row */
 int probe_max_rows(const struct probe *p);
+/* SHA-256 of its tensors and settings. */
+void probe_fingerprint(const struct probe *p, char hex[65]);
 
 struct probe_result {
     int rows;                   /* rows used */

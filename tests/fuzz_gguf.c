@@ -1,31 +1,59 @@
-/* Opens any bytes as a GGUF file, reads every tensor that comes out of it, and makes its documents. */
+/* Opens any bytes as a GGUF file, reads every tensor that comes out of it, and makes its documents: those of a decoder,
+ * or of a projector beside an empty configuration. */
+#define _GNU_SOURCE                     /* memfd_create */
 #include "engine/gguf_model.h"
 #include "engine/tokenizer.h"
 #include "tests/fuzz.h"
 
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void read_documents(const char *path, const struct weights *w)
+{
+    struct mapped file;
+    struct arena a = {0};
+    struct gguf g;
+    struct gguf_documents d;
+    struct err e = {0};
+    cJSON *config = cJSON_CreateObject(), *processor;
+    if (map_open(&file, path, &e) == 0 && gguf_parse(&file, &a, &g, &e) == 0) {
+        if (gguf_documents_read(&d, &g, w, &e) == 0) {
+            struct tokenizer *t;
+            if (tokenizer_read(&t, d.tokenizer, path, &e) == 0)
+                tokenizer_close(t);
+            gguf_documents_free(&d);
+        }
+        if (gguf_towers_read(config, &processor, &g, w, &e) == 0)
+            cJSON_Delete(processor);
+    }
+    cJSON_Delete(config);
+    arena_free(&a);
+    map_close(&file);
+}
 
 static int fuzz_one(const uint8_t *data, size_t n)
 {
-    struct arena a = {0};
-    struct tensor_list list = {0};
+    struct weights *w;
     struct err e = {0};
-    const struct mapped file = {data, n, (char *)(uintptr_t)"input"};
+    char path[64];
     float values[300];
-    if (gguf_is(&file) && gguf_tensors(&file, &a, &list, &e) == 0)
-        for (size_t i = 0; i < list.n; i++) {
-            const int64_t all = tensor_elements(&list.t[i]), take = all < 300 ? all : 300;
-            tensor_read_f32(&list.t[i], all - take, take, values);
-        }
-    struct gguf g;
-    struct gguf_documents d;
-    if (gguf_is(&file) && gguf_parse(&file, &a, &g, &e) == 0 && gguf_documents_read(&d, &g, &e) == 0) {
-        struct tokenizer *t;
-        if (tokenizer_read(&t, d.tokenizer, "input", &e) == 0)
-            tokenizer_close(t);
-        gguf_documents_free(&d);
+    const int fd = memfd_create("input", 0);
+    if (fd < 0 || n < 4 || memcmp(data, "GGUF", 4) != 0 || write(fd, data, n) != (ssize_t)n) {
+        close(fd);
+        return 0;
     }
-    free(list.t);
-    arena_free(&a);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (weights_open(&w, path, &e) == 0) {
+        for (size_t i = 0; i < weights_count(w); i++) {
+            const struct tensor *t = weights_at(w, i);
+            const int64_t all = tensor_elements(t), take = all < 300 ? all : 300;
+            tensor_read_f32(t, all - take, take, values);
+        }
+        read_documents(path, w);
+        weights_close(w);
+    }
+    close(fd);
     return 0;
 }

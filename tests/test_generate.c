@@ -8,6 +8,14 @@
 
 #define MODEL "../shared/model/"
 
+#define TINY "../shared/gguf/gguf-tiny-a/"
+
+/* The goldens' checkpoint, or the same weights as GGUF: a file for the text, one for the towers, which know neither the
+ * probe's layer nor the size of pictures. */
+static const char *model = MODEL "tiny-a";
+static const char gguf[] = TINY "tiny-a-hybrid-bf16.gguf --mmproj " TINY "mmproj-tiny-a-bf16.gguf --probe-layer 7 "
+                           "--image-tokens 70";
+
 static char scratch[] = "/tmp/handoff-generate-XXXXXX";
 
 /* What the command prints, as JSON; NULL (and a failed check) if it does not succeed. */
@@ -70,8 +78,8 @@ static void check_case(const char *name)
     /* Not json_parse: the text of one golden holds a NUL. */
     cJSON *golden = cJSON_ParseWithLength(content.data, content.len);
     const char *program = getenv("HANDOFF");
-    text_printf(&command, "%s generate --json --max-tokens 64 --model " MODEL "tiny-a",
-                program ? program : "build/handoff");
+    text_printf(&command, "%s generate --json --max-tokens 64 --model %s",
+                program ? program : "build/handoff", model);
     prompt_arguments(name, golden, &command);
     cJSON *got = run(command.data);
     if (got) {
@@ -169,6 +177,30 @@ static void image_cases(void) { check_kind("image", 7); }
 static void audio_cases(void) { check_kind("audio", 4); }
 static void mixed_cases(void) { check_kind("mixed", 2); }
 
+static void gguf_cases(void)
+{
+    if (!file_exists(TINY "README.md"))
+        SKIP("no " TINY);
+    model = gguf;
+    check_kind("text", 13);
+    check_kind("image", 7);
+    check_kind("audio", 4);
+    check_kind("mixed", 2);
+}
+
+/* The towers in half precision, the decoder in another file without a probe, and the probe in a third: near enough to
+ * the goldens for the same greedy tokens and confidence. */
+static void three_files(void)
+{
+    if (!file_exists(TINY "README.md"))
+        SKIP("no " TINY);
+    model = TINY "tiny-a-plain-f16.gguf --mmproj " TINY "mmproj-tiny-a-f16.gguf --probe-layer 7 --image-tokens 70 "
+            "--probe " MODEL "tiny-a-hybrid";
+    check_kind("mixed", 2);
+    model = TINY "tiny-a-plain-f16.gguf --probe " TINY "tiny-a-hybrid-q4_0.gguf --probe-layer 7";
+    check_case("text_short");
+}
+
 int main(void)
 {
     char command[256];
@@ -180,6 +212,8 @@ int main(void)
     RUN(image_cases);
     RUN(audio_cases);
     RUN(mixed_cases);
+    RUN(gguf_cases);
+    RUN(three_files);
     RUN(through_run);
     snprintf(command, sizeof command, "rm -rf %s", scratch);
     return system(command) ? 1 : test_report();

@@ -1,0 +1,182 @@
+/* documents.c - the documents of a checkpoint folder, or of GGUF files. */
+#define _GNU_SOURCE                     /* opendir */
+#include "engine/documents.h"
+
+#include "engine/gguf_model.h"
+#include "engine/tokenizer.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_JSON = 16 << 20, MAX_TOKENIZER = 64 << 20 };
+
+/* ---- a folder -------------------------------------------------------------------------------------------------- */
+
+/* A file that may be absent. */
+static int read_json(struct document *d, const char *folder, const char *name, size_t max_bytes, bool required,
+                     struct err *e)
+{
+    d->where = path_join(folder, name);
+    if (!required && !file_exists(d->where))
+        return 0;
+    d->json = json_read_file(d->where, max_bytes, e);
+    return d->json ? 0 : -1;
+}
+
+/* chat_template.jinja, or else the key "chat_template" of tokenizer_config.json. */
+static int read_template(struct documents *d, const char *folder, struct err *e)
+{
+    struct document config = {0};
+    d->template_where = path_join(folder, "chat_template.jinja");
+    if (file_exists(d->template_where)) {
+        d->has_template = true;
+        return file_read(d->template_where, MAX_JSON, &d->chat_template, e);
+    }
+    const int bad = read_json(&config, folder, "tokenizer_config.json", MAX_JSON, false, e);
+    const char *source = bad ? NULL : json_string(config.json, "chat_template");
+    if (source) {
+        d->has_template = true;
+        text_puts(&d->chat_template, source);
+        free(d->template_where);
+        d->template_where = mem_strdup(config.where);
+    }
+    cJSON_Delete(config.json);
+    free(config.where);
+    return bad;
+}
+
+static int open_folder(struct documents *d, const char *path, struct err *e)
+{
+    if (read_json(&d->config, path, "config.json", MAX_JSON, true, e) ||
+        read_json(&d->generation, path, "generation_config.json", MAX_JSON, false, e) ||
+        read_json(&d->tokenizer, path, "tokenizer.json", MAX_TOKENIZER, true, e) || read_template(d, path, e) ||
+        read_json(&d->processor, path, "processor_config.json", MAX_JSON, false, e))
+        return -1;
+    if (d->processor.json)
+        return 0;
+    free(d->processor.where);
+    return read_json(&d->processor, path, "preprocessor_config.json", MAX_JSON, false, e);
+}
+
+/* ---- GGUF ------------------------------------------------------------------------------------------------------ */
+
+static int read_model(struct documents *d, const char *path, const struct weights *w, struct err *e)
+{
+    struct mapped file;
+    struct arena a = {0};
+    struct gguf g;
+    struct gguf_documents made = {0};
+    if (map_open(&file, path, e))
+        return -1;
+    const int bad = gguf_parse(&file, &a, &g, e) || gguf_documents_read(&made, &g, w, e);
+    d->config = (struct document){made.config, mem_strdup(path)};
+    d->tokenizer = (struct document){made.tokenizer, mem_strdup(path)};
+    d->has_template = made.has_template;
+    d->chat_template = made.chat_template;
+    d->template_where = mem_strdup(path);
+    if (!bad) {
+        gguf_sha(&g, made.architecture, NULL, d->sha.config);
+        gguf_sha(&g, "tokenizer.ggml", NULL, d->sha.tokenizer);
+        if (d->has_template)
+            sha256_hex_of(d->chat_template.data, d->chat_template.len, d->sha.chat_template);
+    }
+    arena_free(&a);
+    map_close(&file);
+    return bad ? -1 : 0;
+}
+
+static int read_projector(struct documents *d, const char *path, const struct weights *w, struct err *e)
+{
+    struct mapped file;
+    struct arena a = {0};
+    struct gguf g;
+    if (map_open(&file, path, e))
+        return -1;
+    d->processor.where = mem_strdup(path);
+    const int bad = gguf_parse(&file, &a, &g, e) || gguf_towers_read(d->config.json, &d->processor.json, &g, w, e);
+    if (!bad)
+        gguf_sha(&g, "clip", d->sha.config, d->sha.config);
+    arena_free(&a);
+    map_close(&file);
+    return bad ? -1 : 0;
+}
+
+static bool is_projector_name(const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(name, "mmproj", 6) == 0 && n > 11 && strcmp(name + n - 5, ".gguf") == 0;
+}
+
+int documents_projector(char **out, int *n_beside, const char *path, const char *asked, struct err *e)
+{
+    *out = NULL;
+    *n_beside = 0;
+    if (asked && strcmp(asked, "none") == 0)
+        return 0;
+    if (path_is_dir(path))
+        return !asked ? 0 : err_set(e, EXIT_USAGE, "%s: --mmproj goes with a GGUF model; a folder holds its own towers",
+                                    path);
+    if (asked) {
+        *out = mem_strdup(asked);
+        return 0;
+    }
+    char *folder = mem_strndup(path, (size_t)(path_base(path) - path));
+    DIR *dir = opendir(*folder ? folder : ".");
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (!is_projector_name(entry->d_name))
+            continue;
+        free(*out);
+        *out = (*n_beside)++ ? NULL : path_join(*folder ? folder : ".", entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    free(folder);
+    return 0;
+}
+
+/* ---- both ------------------------------------------------------------------------------------------------------ */
+
+int documents_open(struct documents *d, const char *path, const char *projector, const struct weights *w,
+                   struct err *e)
+{
+    *d = (struct documents){0};
+    const int bad = path_is_dir(path) ? open_folder(d, path, e)
+                                      : read_model(d, path, w, e) || (projector && read_projector(d, projector, w, e));
+    if (bad)
+        documents_close(d);
+    return bad ? -1 : 0;
+}
+
+void documents_close(struct documents *d)
+{
+    struct document *all[] = {&d->config, &d->generation, &d->processor, &d->tokenizer};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        cJSON_Delete(all[i]->json);
+        free(all[i]->where);
+    }
+    text_free(&d->chat_template);
+    free(d->template_where);
+    *d = (struct documents){0};
+}
+
+int tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
+{
+    struct mapped file;
+    struct arena a = {0};
+    struct gguf g;
+    struct gguf_documents made = {0};
+    *out = NULL;
+    if (map_open(&file, path, e))
+        return -1;
+    const bool is_gguf = gguf_is(&file);
+    if (is_gguf && gguf_parse(&file, &a, &g, e) == 0)
+        gguf_documents_read(&made, &g, NULL, e);
+    map_close(&file);
+    arena_free(&a);
+    if (!is_gguf)
+        made.tokenizer = json_read_file(path, MAX_TOKENIZER, e);
+    const int bad = made.tokenizer ? tokenizer_read(out, made.tokenizer, path, e) : -1;
+    gguf_documents_free(&made);
+    return bad;
+}

@@ -1,0 +1,26 @@
+/* documents.h - what a checkpoint says besides its weights (inside engine/ only): the JSON files and the chat template
+ * of a folder, or the same made from the metadata of GGUF files. What opens a model does not know which it was. */
+#ifndef HANDOFF_DOCUMENTS_H
+#define HANDOFF_DOCUMENTS_H
+
+#include "engine/engine.h"
+
+/* json is NULL if the checkpoint has none; `where` names the source in messages. */
+struct document { cJSON *json; char *where; };
+struct documents {
+    struct document config, generation, processor, tokenizer;
+    bool has_template;
+    struct text chat_template;
+    char *template_where;
+    struct metadata_sha sha;
+};
+/* `projector` is a GGUF file with the towers that `w` holds too, NULL: none. */
+int documents_open(struct documents *d, const char *path, const char *projector, const struct weights *w,
+                   struct err *e);
+void documents_close(struct documents *d);              /* harmless on {0} */
+
+/* The projector file for a GGUF model: *out is `asked`, or the only mmproj*.gguf beside the model, or NULL for "none",
+ * for a folder, and where none or several lie there (*n_beside says how many). The caller frees it. */
+int documents_projector(char **out, int *n_beside, const char *path, const char *asked, struct err *e);
+
+#endif
