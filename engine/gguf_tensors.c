@@ -230,7 +230,7 @@ static void read_blocks(const struct tensor *t, int64_t first, int64_t n, float 
     }
 }
 
-static const struct tensor_codec blocks = {read_blocks};
+static const struct tensor_codec blocks = {.read = read_blocks};
 
 static enum tensor_type type_of(const struct ggml_type *t)
 {

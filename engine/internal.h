@@ -51,8 +51,14 @@ void config_free(struct config *c);
 struct tensor_list { struct tensor *t; size_t n, cap; };
 int safetensors_parse(const struct mapped *file, struct arena *a, struct tensor_list *out, struct err *e);
 void tensor_list_push(struct tensor_list *l, const struct tensor *t);
-/* Decodes elements [first, first + n) of t->data, whatever blocks these lie in. */
-struct tensor_codec { void (*read)(const struct tensor *t, int64_t first, int64_t n, float *out); };
+/* What a coded tensor can do; all but `read` may be left out. */
+struct tensor_codec {
+    /* Decodes elements [first, first + n) of t->data, whatever blocks these lie in. */
+    void (*read)(const struct tensor *t, int64_t first, int64_t n, float *out);
+    /* Hashes whatever the values depend on; without it that is t->data. */
+    void (*hash)(const struct tensor *t, struct sha256 *sha);
+    bool is_finite;             /* opening it has made sure that all values are */
+};
 /* Whether elements [first, first + n) are all finite. */
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
 /* Looks through whole tensors on all threads; the error names the first that holds infinite values or NaN. */

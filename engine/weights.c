@@ -2,12 +2,13 @@
  * unless asked for. */
 #include "engine/gguf.h"
 #include "engine/internal.h"
+#include "engine/mlx.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILES = 1000, MAX_INDEX_BYTES = 64 << 20 };
+enum { MAX_FILES = 1000, MAX_INDEX_BYTES = 64 << 20, MAX_CONFIG_BYTES = 16 << 20 };
 
 struct weights {
     struct arena arena;
@@ -98,7 +99,7 @@ bool tensor_finite(const struct tensor *t, int64_t first, int64_t n)
     const uint8_t *p = t->data;
     uint32_t bad = 0;
     if (t->type == TENSOR_CODED)
-        return coded_finite(t, first, n);
+        return t->codec->is_finite || coded_finite(t, first, n);
     if (t->type == TENSOR_F32) {
         for (int64_t i = first; i < first + n; i++) {
             uint32_t bits;
@@ -274,11 +275,27 @@ static int open_folder(struct weights *w, const char *folder, struct err *e)
     return bad;
 }
 
+/* Checkpoints made by MLX get the tensors and names of others. config.json is asked about quantised modules. */
+static int take_mlx(struct weights *w, const char *folder, struct err *e)
+{
+    if (!mlx_in(&w->list))
+        return 0;
+    char *path = folder ? path_join(folder, "config.json") : NULL;
+    cJSON *config = path && file_exists(path) ? json_read_file(path, MAX_CONFIG_BYTES, e) : NULL;
+    int bad = path && file_exists(path) && !config;
+    bad = bad || mlx_take(&w->arena, &w->list, json_get(config, "quantization"), e) || sort_tensors(w, e);
+    cJSON_Delete(config);
+    free(path);
+    return bad;
+}
+
 int weights_open(struct weights **out, const char *path, struct err *e)
 {
     struct weights *w = NEW(struct weights, 1);
     w->files = NEW(struct mapped, MAX_FILES);
-    const int bad = path_is_dir(path) ? open_folder(w, path, e) : open_file(w, path, e) || sort_tensors(w, e);
+    const bool folder = path_is_dir(path);
+    const int bad = (folder ? open_folder(w, path, e) : open_file(w, path, e) || sort_tensors(w, e)) ||
+                    take_mlx(w, folder ? path : NULL, e);
     if (bad) {
         weights_close(w);
         w = NULL;
@@ -289,7 +306,7 @@ int weights_open(struct weights **out, const char *path, struct err *e)
 
 int weights_add(struct weights *w, const char *path, struct err *e)
 {
-    return open_file(w, path, e) || sort_tensors(w, e) ? -1 : 0;
+    return open_file(w, path, e) || sort_tensors(w, e) || take_mlx(w, NULL, e) ? -1 : 0;
 }
 
 void weights_close(struct weights *w)
@@ -387,7 +404,10 @@ void weights_fingerprint(const struct weights *w, char hex[65])
         put_shape(&head, t->n_dims, t->dim);
         text_putc(&head, '\n');
         sha256_update(&sha, head.data, head.len);
-        sha256_update(&sha, t->data, t->n_bytes);
+        if (t->type == TENSOR_CODED && t->codec->hash)
+            t->codec->hash(t, &sha);
+        else
+            sha256_update(&sha, t->data, t->n_bytes);
     }
     sha256_hex(&sha, hex);
     text_free(&head);
