@@ -52,13 +52,17 @@ static int check_towers_finite(const struct engine *m, struct err *e)
 
 static int open_towers(struct engine *m, struct err *e)
 {
-    if (has_tower(m, "vision_config", "model.vision_tower.") &&
-        vision_open(&m->vision, m->weights, m->config_json, m->processor_json, m->image_tokens, e))
-        return -1;
-    if (has_tower(m, "audio_config", "model.audio_tower.") &&
-        audio_open(&m->audio, m->weights, m->config_json, m->processor_json, e))
-        return -1;
-    return check_towers_finite(m, e);
+    struct err fault = {0};
+    int bad = 0;
+    if (has_tower(m, "vision_config", "model.vision_tower."))
+        bad = vision_open(&m->vision, m->weights, m->config_json, m->processor_json, m->image_tokens, &fault);
+    if (!bad && has_tower(m, "audio_config", "model.audio_tower."))
+        bad = audio_open(&m->audio, m->weights, m->config_json, m->processor_json, &fault);
+    if (!bad)
+        return check_towers_finite(m, e);
+    /* They speak of config.json, whatever file stands for it. */
+    const bool named = !m->projector || strstr(fault.msg, m->projector) || fault.code != EXIT_BAD_INPUT;
+    return err_set(e, (enum exit_status)fault.code, "%s%s%s", named ? "" : m->projector, named ? "" : ": ", fault.msg);
 }
 
 static int open_tokenizer(struct engine *m, const struct document *d, struct err *e)
@@ -71,10 +75,10 @@ static int open_tokenizer(struct engine *m, const struct document *d, struct err
     return 0;
 }
 
-static int open_documents(struct engine *m, const char *projector, struct err *e)
+static int open_documents(struct engine *m, struct err *e)
 {
     struct documents d;
-    if (documents_open(&d, m->path, projector, m->weights, e))
+    if (documents_open(&d, m->path, m->projector, m->weights, e))
         return -1;
     int bad = config_read(&m->config, d.config.json, d.generation.json, m->weights, d.config.where, e) ||
               open_tokenizer(m, &d.tokenizer, e);
@@ -92,12 +96,9 @@ static int open_documents(struct engine *m, const char *projector, struct err *e
 /* Weights, then the documents; both may come from a second file with the towers. */
 static int open_files(struct engine *m, const char *mmproj, struct err *e)
 {
-    char *projector;
-    const int bad = documents_projector(&projector, &m->n_projectors, m->path, mmproj, e) ||
-                    weights_open(&m->weights, m->path, e) || (projector && weights_add(m->weights, projector, e)) ||
-                    open_documents(m, projector, e);
-    free(projector);
-    return bad;
+    return documents_projector(&m->projector, &m->n_projectors, m->path, mmproj, e) ||
+           weights_open(&m->weights, m->path, e) ||
+           (m->projector && weights_add(m->weights, m->projector, e)) || open_documents(m, e) ? -1 : 0;
 }
 
 static void fill_info(struct engine *m)
@@ -169,6 +170,7 @@ void engine_close(struct engine *m)
     weights_close(m->weights);
     pool_free(m->compute.pool);
     free(m->media_cache);
+    free(m->projector);
     free(m->path);
     free(m);
 }

@@ -105,7 +105,8 @@ struct engine {
     struct model_info info;
     char *path;
     int image_tokens;                       /* 0: as the checkpoint says */
-    int n_projectors;                       /* files beside a GGUF model that may hold its towers */
+    char *projector;                        /* file with the towers of a GGUF model, NULL: none */
+    int n_projectors;                       /* files beside the model that may be it */
     struct weights *weights;
     cJSON *config_json, *processor_json;
     struct config config;

@@ -184,7 +184,7 @@ static int open_gguf(struct weights *w, const char *path, struct err *e)
     if (stated >= 0 && (size_t)stated != w->list.n - before)
         return err_input(e, "%s: split.tensors.count: %lld tensors in all parts were expected, not %zu", path,
                          (long long)stated, w->list.n - before);
-    return 0;
+    return w->list.n > before ? 0 : err_input(e, "%s: it holds no tensors", path);
 }
 
 static int open_file(struct weights *w, const char *path, struct err *e)
