@@ -360,11 +360,9 @@ static void other_towers(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct recipe r = {.g = &source, .metadata = true, .values = &cases[i].v, .n_values = 1,
                                  .end = source.n_tensors};
-        const char *path = scratch_path("towers.gguf"), *model = scratch_path("m.gguf");
-        CHECK(symlink(realpath(MODEL, NULL), model) == 0);
+        const char *path = scratch_path("towers.gguf");
         write_gguf(path, &r);
-        expect_refused(model, path, cases[i].v.key, cases[i].pattern);
-        CHECK(unlink(model) == 0);
+        expect_refused(MODEL, path, cases[i].v.key, cases[i].pattern);
     }
 }
 
