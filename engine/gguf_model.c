@@ -247,6 +247,7 @@ static cJSON *make_tokenizer(struct vocabulary *v, const struct gguf_value *type
 {
     cJSON *t = cJSON_CreateObject(), *model = typed("BPE"), *decoder = typed("Sequence");
     cJSON_AddBoolToObject(model, "byte_fallback", true);
+    cJSON_AddBoolToObject(model, "skip_unknown_merges", true);
     cJSON_AddItemToObject(model, "vocab", v->vocab);
     cJSON_AddItemToObject(model, "merges", v->merges);
     add_added(v, types, cJSON_AddArrayToObject(t, "added_tokens"));

@@ -153,8 +153,8 @@ static bool split_merge(const cJSON *v, const char **a, size_t *a_len, const cha
     return true;
 }
 
-static int read_merge(struct tokenizer *t, const cJSON *v, uint32_t rank, struct text *joined, const char *where,
-                      struct err *e)
+static int read_merge(struct tokenizer *t, const cJSON *v, uint32_t rank, bool skip_unknown, struct text *joined,
+                      const char *where, struct err *e)
 {
     const char *a, *b;
     size_t a_len;
@@ -166,8 +166,9 @@ static int read_merge(struct tokenizer *t, const cJSON *v, uint32_t rank, struct
     int32_t left = tokenizer_lookup(t, a, a_len), right = tokenizer_lookup(t, b, strlen(b));
     int32_t merged = tokenizer_lookup(t, joined->data, joined->len);
     if (left < 0 || right < 0 || merged < 0)
-        return err_input(e, "%s: key \"model.merges\": entry %u: \"%.64s\" is not in the vocabulary", where,
-                         (unsigned)rank, left < 0 ? a : right < 0 ? b : joined->data);
+        return skip_unknown ? 0
+            : err_input(e, "%s: key \"model.merges\": entry %u: \"%.64s\" is not in the vocabulary", where,
+                        (unsigned)rank, left < 0 ? a : right < 0 ? b : joined->data);
     struct merge *m = &t->merge[merge_slot(t, left, right)];
     if (m->left >= 0)
         return err_input(e, "%s: key \"model.merges\": entry %u repeats entry %u", where, (unsigned)rank,
@@ -176,8 +177,11 @@ static int read_merge(struct tokenizer *t, const cJSON *v, uint32_t rank, struct
     return 0;
 }
 
-static int read_merges(struct tokenizer *t, const cJSON *merges, const char *where, struct err *e)
+/* A GGUF vocabulary may have been cut down with its merges left as they were: such a merge can never apply. */
+static int read_merges(struct tokenizer *t, const cJSON *model, const char *where, struct err *e)
 {
+    const cJSON *merges = json_get(model, "merges");
+    const bool skip_unknown = cJSON_IsTrue(json_get(model, "skip_unknown_merges"));
     size_t size = table_size((size_t)cJSON_GetArraySize(merges));
     t->merge = arena_alloc(&t->arena, size, sizeof *t->merge);
     t->merge_mask = size - 1;
@@ -188,7 +192,7 @@ static int read_merges(struct tokenizer *t, const cJSON *merges, const char *whe
     int failed = 0;
     const cJSON *v;
     cJSON_ArrayForEach(v, merges) {
-        if ((failed = read_merge(t, v, rank++, &joined, where, e)))
+        if ((failed = read_merge(t, v, rank++, skip_unknown, &joined, where, e)))
             break;
     }
     text_free(&joined);
@@ -361,7 +365,7 @@ static int read_json(struct tokenizer *t, const cJSON *json, const char *where, 
     if (added && !cJSON_IsNull(added) && !cJSON_IsArray(added))
         return err_input(e, "%s: key \"added_tokens\": an array was expected", where);
     reserve_pieces(t, json_get(model, "vocab"), added);
-    if (read_vocab(t, json_get(model, "vocab"), where, e) || read_merges(t, json_get(model, "merges"), where, e))
+    if (read_vocab(t, json_get(model, "vocab"), where, e) || read_merges(t, model, where, e))
         return -1;
     cJSON_ArrayForEach(v, added) {
         if (read_added_token(t, v, where, e))

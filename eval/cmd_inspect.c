@@ -76,9 +76,10 @@ static void put_tensors(struct text *t, const struct weights *w)
     int width = 0;
     for (size_t i = 0; i < n; i++)
         width = (int)strlen(g[i].name) > width ? (int)strlen(g[i].name) : width;
-    text_printf(t, "\n%-*s  count  shape of the first\n", width, "tensors");
+    text_printf(t, "\n%-*s  count   bits  shape of the first\n", width, "tensors");
     for (size_t i = 0; i < n; i++) {
-        text_printf(t, "%-*s  %5d  ", width, g[i].name, g[i].count);
+        text_printf(t, "%-*s  %5d  %5.2f  ", width, g[i].name, g[i].count,
+                    g[i].elements ? 8.0 * (double)g[i].bytes / (double)g[i].elements : 0);
         put_shape(t, g[i].first);
         text_putc(t, '\n');
         elements += g[i].elements;
