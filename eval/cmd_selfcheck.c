@@ -6,21 +6,14 @@
  */
 #include "engine/engine.h"
 #include "eval/cli.h"
+#include "eval/proof.h"
 #include "eval/sampling.h"
 #include "probe/probe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_PROMPTS = 5, N_STEPS = 8 };
-
-static const char *const prompts[N_PROMPTS] = {
-    "<bos>The answer",
-    "<bos><|turn>user\nWhich of these is a metal?\nA. oxygen\nB. iron\nC. helium\nD. neon<turn|>\n<|turn>model\n",
-    "<bos><|turn>user\nWhich of these is a metal?\nA. carbon\nB. argon\nC. copper\nD. xenon<turn|>\n<|turn>model\n",
-    ("<bos>She sold seven apples in the morning and eleven in the afternoon, then two more, then none; the next day she "
-     "sold twice as many as on the day before, and on the third day half as many as on the first two days together."),
-    "<bos>1, 2, 3, 5, 8, 13, 21"};
+enum { N_PROMPTS = N_PROOF_PROMPTS, N_STEPS = 8 };
 
 struct variant {
     const char *name;
@@ -170,7 +163,7 @@ static int hash_variant(const struct selfcheck_args *a, const struct variant *v,
     probe_close(probe);
     c.wide = NEW(double, engine_info(c.m)->vocab_size);
     for (int i = 0; i < N_PROMPTS; i++)
-        start_walk(&c, &c.walk[i], prompts[i]);
+        start_walk(&c, &c.walk[i], proof_prompts[i]);
     int failed = 0;
     for (int first = 0; first < N_PROMPTS && !failed; first += v->together)
         failed = prefill(&c, first, v->together, e) || decode(&c, first, v->together, e) ? -1 : 0;

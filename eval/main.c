@@ -14,6 +14,7 @@ static const struct verb {
     {"tokenize", cmd_tokenize, "text to token ids"},
     {"probe", cmd_probe, "confidence for hidden rows captured anywhere"},
     {"selfcheck", cmd_selfcheck, "proof that batch, threads and prefixes do not change an answer"},
+    {"parity", cmd_parity, "do several checkpoints hold the same weights? (exit status 1 if not)"},
     {"bench", cmd_bench, "speed on this machine beside its limits"},
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
