@@ -2,6 +2,7 @@
  * is refused by name. The files are made from ../shared/gguf/gguf-tiny-a. */
 #define _GNU_SOURCE
 #include "engine/gguf.h"
+#include "probe/probe.h"
 #include "tests/test.h"
 
 #include <stdlib.h>
@@ -329,6 +330,41 @@ static void other_tensors(void)
     expect_refused(scratch_path("changed.gguf"), NULL, "no tensors", "no tensors");
 }
 
+static void probe_of(const char *path, int64_t layer, char fingerprint[65])
+{
+    struct engine *m = NULL;
+    struct probe *p = NULL;
+    struct err e = {0};
+    *fingerprint = '\0';
+    if (CHECK_MSG(engine_open(&m, path, NULL, &e) == 0 && probe_open_for(&p, m, NULL, layer, &e) == 0, "%s", e.msg))
+        probe_fingerprint(p, fingerprint);
+    probe_close(p);
+    engine_close(m);
+}
+
+/* Both spellings of the query are met with, and the layer may stand in the metadata. */
+static void probe_spellings(void)
+{
+    static const struct value layer = {.key = ARCH ".probe.layer", .kind = GGUF_U32, .number = 7};
+    char plain[65], other[65];
+    struct engine *m = NULL;
+    struct probe *p = NULL;
+    struct err e = {0};
+    if (!open_source(MODEL))
+        SKIP("no " MODEL);
+    probe_of(MODEL, 7, plain);
+    struct recipe r = {.g = &source, .metadata = true, .values = &layer, .n_values = 1, .end = source.n_tensors,
+                       .rename = {"probe.attn_query", "probe.attn_query.weight"}};
+    write_gguf(scratch_path("changed.gguf"), &r);
+    probe_of(scratch_path("changed.gguf"), -1, other);
+    CHECK_STR(other, plain);
+    CHECK(engine_open(&m, MODEL, NULL, &e) == 0 && probe_open_for(&p, m, NULL, -1, &e) == -1 &&
+          e.code == EXIT_BAD_INPUT && strstr(e.msg, "--probe-layer"));
+    CHECK(probe_open_for(&p, m, NULL, (int64_t)1 << 32, &e) == -1 && e.code == EXIT_BAD_INPUT);
+    CHECK(probe_open_for(&p, m, TINY "tiny-a-plain-f16.gguf", 7, &e) == -1 && e.code == EXIT_BAD_INPUT);
+    engine_close(m);
+}
+
 static void cut_anywhere(void)
 {
     struct err e = {0};
@@ -410,6 +446,7 @@ int main(void)
     RUN(other_metadata);
     RUN(optional_metadata);
     RUN(other_tensors);
+    RUN(probe_spellings);
     RUN(cut_anywhere);
     RUN(other_towers);
     RUN(towers_beside);
