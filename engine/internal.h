@@ -58,7 +58,17 @@ struct tensor_codec {
     /* Hashes whatever the values depend on; without it that is t->data. */
     void (*hash)(const struct tensor *t, struct sha256 *sha);
     bool is_finite;             /* opening it has made sure that all values are */
+    /* Products with a matrix may be cheaper in another domain: `turn` takes one row of activations there (x[dim[1]] to
+     * out[turned_width]), read_turned rows [row, row + n) of the weights. All three or none. */
+    int64_t (*turned_width)(const struct tensor *t);
+    void (*turn)(const struct tensor *t, const float *x, float *out);
+    void (*read_turned)(const struct tensor *t, int64_t row, int64_t n, float *out);
 };
+/* Element i of an array of float16 at any address. */
+float half_to_f32(const void *halves, uint64_t i);
+/* The Cactus bundle that the weights lie in; NULL: none. */
+struct bundle;
+struct bundle *weights_bundle(const struct weights *w);
 /* Whether elements [first, first + n) are all finite. */
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
 /* Looks through whole tensors on all threads; the error names the first that holds infinite values or NaN. */
