@@ -1,7 +1,8 @@
-/* documents.c - the documents of a checkpoint folder, or of GGUF files. */
+/* documents.c - the documents of a checkpoint folder, a Cactus bundle, or GGUF files. */
 #define _GNU_SOURCE                     /* opendir */
 #include "engine/documents.h"
 
+#include "engine/cq.h"
 #include "engine/gguf_model.h"
 #include "engine/tokenizer.h"
 
@@ -114,7 +115,7 @@ int documents_projector(char **out, int *n_beside, const char *path, const char 
     *n_beside = 0;
     if (asked && strcmp(asked, "none") == 0)
         return 0;
-    if (path_is_dir(path))
+    if (path_is_dir(path) || cq_is_bundle(path))
         return !asked ? 0 : err_set(e, EXIT_USAGE, "%s: --mmproj goes with a GGUF model; a folder holds its own towers",
                                     path);
     if (asked) {
@@ -141,8 +142,9 @@ int documents_open(struct documents *d, const char *path, const char *projector,
                    struct err *e)
 {
     *d = (struct documents){0};
-    const int bad = path_is_dir(path) ? open_folder(d, path, e)
-                                      : read_model(d, path, w, e) || (projector && read_projector(d, projector, w, e));
+    struct bundle *bundle = weights_bundle(w);
+    const int bad = bundle ? cq_bundle_documents(d, bundle, w, e) : path_is_dir(path) ? open_folder(d, path, e)
+                    : read_model(d, path, w, e) || (projector && read_projector(d, projector, w, e));
     if (bad)
         documents_close(d);
     return bad ? -1 : 0;

@@ -1,5 +1,6 @@
 /* documents.h - what a checkpoint says besides its weights (inside engine/ only): the JSON files and the chat template
- * of a folder, or the same made from the metadata of GGUF files. What opens a model does not know which it was. */
+ * of a folder or a Cactus bundle, or the same made from the metadata of GGUF files. What opens a model does not know
+ * which it was. */
 #ifndef HANDOFF_DOCUMENTS_H
 #define HANDOFF_DOCUMENTS_H
 

@@ -1,5 +1,6 @@
 /* engine.c - opening a checkpoint, and the checks in front of the decoder. */
 #define _GNU_SOURCE                     /* sched_getaffinity */
+#include "engine/cq.h"
 #include "engine/documents.h"
 #include "engine/internal.h"
 #include "engine/tokenizer.h"
@@ -139,8 +140,9 @@ int engine_open(struct engine **out, const char *path, const struct engine_optio
     const struct engine_options *o = options ? options : &defaults;
     *out = NULL;
     const size_t len = strlen(path);
-    if (!path_is_dir(path) && !(len > 5 && strcmp(path + len - 5, ".gguf") == 0))
-        return err_input(e, "%s: a checkpoint folder with config.json, or a .gguf file, was expected", path);
+    if (!path_is_dir(path) && !(len > 5 && strcmp(path + len - 5, ".gguf") == 0) && !cq_is_bundle(path))
+        return err_input(e, "%s: a checkpoint folder with config.json, a .gguf file or a Cactus bundle was expected",
+                         path);
     struct engine *m = NEW(struct engine, 1);
     m->path = mem_strdup(path);
     m->image_tokens = o->image_tokens;

@@ -1,5 +1,6 @@
 /* weights.c - the tensors of a checkpoint by name, wherever its files keep them. Files stay mapped; nothing is copied
  * unless asked for. */
+#include "engine/cq.h"
 #include "engine/gguf.h"
 #include "engine/internal.h"
 #include "engine/mlx.h"
@@ -14,6 +15,7 @@ struct weights {
     struct arena arena;
     struct mapped *files;
     int n_files;
+    struct bundle *bundle;              /* of a Cactus bundle, or NULL */
     struct tensor_list list;            /* sorted by name */
 };
 
@@ -42,7 +44,7 @@ int64_t tensor_elements(const struct tensor *t)
     return n;
 }
 
-static float half_to_float(uint16_t h)
+static float widen_half(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16;
     const uint32_t exponent = h >> 10 & 31, fraction = h & 0x3ff;
@@ -55,6 +57,13 @@ static float half_to_float(uint16_t h)
     bits = sign | (exponent == 31 ? 0x7f800000 : (exponent + 112) << 23) | fraction << 13;
     memcpy(&f, &bits, sizeof f);
     return f;
+}
+
+float half_to_f32(const void *halves, uint64_t i)
+{
+    uint16_t h;
+    memcpy(&h, (const uint8_t *)halves + 2 * i, sizeof h);
+    return widen_half(h);
 }
 
 void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *out)
@@ -73,7 +82,7 @@ void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *ou
         uint16_t h;
         memcpy(&h, p + 2 * i, 2);
         if (t->type == TENSOR_F16) {
-            out[i] = half_to_float(h);
+            out[i] = widen_half(h);
         } else {
             const uint32_t bits = (uint32_t)h << 16;
             memcpy(&out[i], &bits, 4);
@@ -187,11 +196,27 @@ static int open_gguf(struct weights *w, const char *path, struct err *e)
     return w->list.n > before ? 0 : err_input(e, "%s: it holds no tensors", path);
 }
 
+/* One tensor file without its bundle: as it is stored, under the name of the file. */
+static int open_cq_tensor(struct weights *w, const struct mapped *file, struct err *e)
+{
+    const struct cq_shape stored = {.n_dims = -1, .scale = 1};
+    const char *base = path_base(file->path);
+    struct tensor t;
+    if (cq_tensor(&w->arena, file, arena_strndup(&w->arena, base, strcspn(base, ".")), &stored, &t, e))
+        return -1;
+    tensor_list_push(&w->list, &t);
+    return 0;
+}
+
 static int open_file(struct weights *w, const char *path, struct err *e)
 {
     if (map_file(w, path, e))
         return -1;
     const struct mapped *file = &w->files[w->n_files - 1];
+    if (cq_is_probe(file))
+        return cq_probe_tensors(&w->arena, file, &w->list, e);
+    if (cq_is_tensor(file))
+        return open_cq_tensor(w, file, e);
     return gguf_is(file) ? open_gguf(w, path, e) : safetensors_parse(file, &w->arena, &w->list, e);
 }
 
@@ -259,6 +284,12 @@ static int open_index(struct weights *w, const char *folder, const char *path, s
     return bad;
 }
 
+static int open_bundle(struct weights *w, const char *path, struct err *e)
+{
+    return bundle_open(&w->bundle, path, e) || cq_bundle_tensors(&w->arena, w->bundle, &w->list, e) ||
+           sort_tensors(w, e);
+}
+
 static int open_folder(struct weights *w, const char *folder, struct err *e)
 {
     char *single = path_join(folder, "model.safetensors");
@@ -294,8 +325,8 @@ int weights_open(struct weights **out, const char *path, struct err *e)
     struct weights *w = NEW(struct weights, 1);
     w->files = NEW(struct mapped, MAX_FILES);
     const bool folder = path_is_dir(path);
-    const int bad = (folder ? open_folder(w, path, e) : open_file(w, path, e) || sort_tensors(w, e)) ||
-                    take_mlx(w, folder ? path : NULL, e);
+    const int bad = (cq_is_bundle(path) ? open_bundle(w, path, e) : folder ? open_folder(w, path, e)
+                     : open_file(w, path, e) || sort_tensors(w, e)) || take_mlx(w, folder ? path : NULL, e);
     if (bad) {
         weights_close(w);
         w = NULL;
@@ -315,10 +346,16 @@ void weights_close(struct weights *w)
         return;
     for (int i = 0; i < w->n_files; i++)
         map_close(&w->files[i]);
+    bundle_close(w->bundle);
     free(w->files);
     free(w->list.t);
     arena_free(&w->arena);
     free(w);
+}
+
+struct bundle *weights_bundle(const struct weights *w)
+{
+    return w->bundle;
 }
 
 /* ---- looking up ------------------------------------------------------------------------------------------------ */
@@ -363,7 +400,7 @@ const struct tensor *weights_tensor(const struct weights *w, const char *name, i
         same = dim[i] < 0 || t->dim[i] == dim[i];
     if (!t) {
         err_input(e, "%s: tensor %s is missing, a tensor of shape %s was expected",
-                  w->n_files ? w->files[0].path : "checkpoint", name, want.data);
+                  w->n_files ? w->files[0].path : w->bundle ? bundle_path(w->bundle) : "checkpoint", name, want.data);
     } else if (t->type == TENSOR_OTHER) {
         err_input(e, "%s: tensor %s: type F32, F16 or BF16 was expected, not %s", t->file, name, t->type_name);
         t = NULL;
