@@ -82,7 +82,7 @@ static inline void models_greedy(struct engine *m, struct seq *s, const float *f
             CHECK(probe_layer(p) == 7);
             CHECK_MSG(probe_score(p, rows, n, &r, &e) == 0, "%s", e.msg);
             const double off = fabs(r.confidence - json_get(want, "confidence")->valuedouble);
-            CHECK_MSG(off < 1e-4, "%s, prompt %d: confidence is off by %g", c->model, k, off);
+            CHECK_MSG(off < 1e-5, "%s, prompt %d: confidence is off by %g", c->model, k, off);
             probe_close(p);
         }
     }
