@@ -43,7 +43,7 @@ static int check_towers_finite(const struct engine *m, struct err *e)
         const struct tensor *one = weights_at(m->weights, i);
         const bool vision = strstr(one->name, "vision_tower.") || strstr(one->name, "embed_vision.");
         const bool audio = strstr(one->name, "audio_tower.") || strstr(one->name, "embed_audio.");
-        if (((vision && m->vision) || (audio && m->audio)) && one->n_dims > 0 && one->type <= TENSOR_BF16)
+        if (((vision && m->vision) || (audio && m->audio)) && one->n_dims > 0 && one->type <= TENSOR_CODED)
             t[n++] = one;
     }
     const int bad = tensors_check_finite(m->compute.pool, t, n, e);

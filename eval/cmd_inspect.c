@@ -137,15 +137,21 @@ static int write_tensor(const struct weights *w, const char *name, const char *o
     return failed;
 }
 
-/* Whether the path is a folder with a configuration, or a GGUF file with a decoder's tensors. */
+/* Whether the path is a folder with a configuration, or a GGUF file or archive with a decoder's tensors. */
 static bool is_model(const char *path, const struct weights *w)
 {
-    char *config = path_join(path, "config.json");
-    bool folder = path_is_dir(path), whole = folder ? file_exists(config)
-                                                    : weights_find(w, "model.embed_tokens.weight") != NULL;
-    free(config);
-    size_t len = strlen(path);
-    return whole && (folder || (len > 5 && strcmp(path + len - 5, ".gguf") == 0));
+    static const char tensors_only[] = ".safetensors";
+    if (path_is_dir(path)) {
+        char *json = path_join(path, "config.json"), *text = path_join(path, "config.txt");
+        bool whole = file_exists(json) || file_exists(text);
+        free(json);
+        free(text);
+        return whole;
+    }
+    size_t len = strlen(path), end = strlen(tensors_only);
+    if (len >= end && strcmp(path + len - end, tensors_only) == 0)
+        return false;
+    return weights_find(w, "model.embed_tokens.weight") || weights_find(w, "model.language_model.embed_tokens.weight");
 }
 
 static int inspect_checkpoint(const char *path, const struct inspect_args *a, struct err *e)

@@ -28,6 +28,19 @@ check "--ignore-eos goes on" bash -c '
     "$1" generate --model "$2/checkpoint" --prompt "What is 3 + 4?" --ignore-eos --max-tokens 9 --json | grep -q "\"stop\":\"length\""' _ "$handoff" $mini
 check "inspect a checkpoint" bash -c '"$1" inspect "$2/checkpoint" | grep -q "handoff probe    reads layer 3"' _ "$handoff" $mini
 check "inspect a tensor" "$handoff" inspect $mini/checkpoint --tensor handoff_probe.attn_query --out "$scratch/q.npy"
+if [ -d ../shared/formats/cq ]; then
+    check "inspect a Cactus archive" bash -c '"$1" inspect ../shared/formats/cq/bundles/tiny-a-cq3.zip >"$2/s" &&
+        grep -q "handoff probe    reads layer 7" "$2/s" && grep -qE "self_attn.q_proj.weight CQ3 +10 +" "$2/s"' _ "$handoff" "$scratch"
+    check "inspect an MLX folder" bash -c '"$1" inspect ../shared/formats/mlx/models/tiny-a-mlx-mixed_3_6 |
+        grep -qE "self_attn.v_proj.weight mlx-6bit-g64 +2 +6\.50 "' _ "$handoff"
+    check "a probe file of its own" bash -c '"$1" generate --model ../shared/formats/mlx/models/tiny-a-mlx-6bit-g32 \
+        --tokens 2,36,200 --max-tokens 3 --probe ../shared/formats/cq/probe/p_128_32_128_64.bin --probe-layer 7 --json |
+        grep -q "\"confidence\":0\.[0-9]"' _ "$handoff"
+    check "a damaged probe file" fails 3 "bad_version.bin: version 1" "$handoff" generate --tokens 2,36 --probe-layer 7 \
+        --model ../shared/formats/mlx/models/tiny-a-mlx-6bit-g32 --probe ../shared/formats/cq/probe/bad_version.bin
+    check "a damaged bundle" fails 3 "cut.zip: a whole zip" bash -c 'head -c 5000 ../shared/formats/cq/bundles/tiny-a-cq3.zip \
+        >"$2/cut.zip"; "$1" inspect "$2/cut.zip"' _ "$handoff" "$scratch"
+fi
 check "an unknown tensor" fails 2 "no tensor" "$handoff" inspect $mini/checkpoint --tensor nope --out "$scratch/q.npy"
 check "grade" bash -c '"$1" grade --task gsm8k tests/data/outputs.jsonl | sed "s/,\"score.*//" | diff - <(printf "%s\n" \
     "{\"id\":\"1\",\"answer\":\"18\",\"correct\":true" "{\"id\":\"2\",\"answer\":\"\$1,200.\",\"correct\":true" \

@@ -415,6 +415,15 @@ static void damaged_bundles(void)
         link_bundle(without);
         expect_bundle(folder, files[i][1]);
     }
+    const char *const projector[] = {"embed_vision_proj.weights", NULL};
+    struct text content = {0};
+    struct err e = {0};
+    link_bundle(projector);
+    CHECK_MSG(file_read(CQ4 "/embed_vision_proj.weights", 1 << 20, &content, &e) == 0, "%s", e.msg);
+    memcpy(content.data + 96, (const uint8_t[]){0, 0x7e}, 2);       /* its first number */
+    write_part("embed_vision_proj.weights", content.data, content.len);
+    expect_bundle(folder, "embed_vision.embedding_projection.weight: finite");
+    text_free(&content);
     const char *const without[] = {"conversion_manifest.json", "handoff_probe.bin", NULL};
     link_bundle(without);
     for (size_t i = 0; i < sizeof manifest / sizeof *manifest; i++) {
