@@ -19,7 +19,8 @@ TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 FUZZERS  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
 .PHONY: all test check-sanitize bench install clean help fuzz
-.SECONDARY:
+# Not .SECONDARY: with it another BUILD beside an old ./handoff builds nothing.
+.PRECIOUS: $(BUILD)/%.o
 
 all: handoff
 
