@@ -370,6 +370,21 @@ int file_read(const char *path, size_t max_bytes, struct text *out, struct err *
     return n < 0 ? err_machine(e, "%s: cannot be read", path) : 0;
 }
 
+int line_read(FILE *f, struct text *line, size_t max_bytes, const char *where, struct err *e)
+{
+    int c = EOF;
+    text_clear(line);
+    text_put(line, "", 0);
+    while ((c = getc_unlocked(f)) != EOF && c != '\n') {
+        if (line->len == max_bytes)
+            return err_input(e, "%s: line of more than %zu bytes", where, max_bytes);
+        text_putc(line, c);
+    }
+    if (ferror(f))
+        return err_machine(e, "%s: cannot be read", where);
+    return c == '\n' || line->len > 0;
+}
+
 static int write_all(int fd, const char *data, size_t n)
 {
     while (n) {
@@ -384,8 +399,27 @@ static int write_all(int fd, const char *data, size_t n)
     return 0;
 }
 
+/* A device, a pipe or a socket cannot be replaced: the bytes go into it. */
+static int write_into(const char *path, const void *data, size_t n, struct err *e)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    bool ok = fd >= 0 && write_all(fd, data, n) == 0;
+    if (fd >= 0 && close(fd) != 0)
+        ok = false;
+    return ok ? 0 : err_machine(e, "%s: cannot be written", path);
+}
+
 int file_write_atomic(const char *path, const void *data, size_t n, struct err *e)
 {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return write_into(path, data, n, e);
+    char *behind_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? realpath(path, NULL) : NULL;
+    if (behind_link) {
+        int failed = file_write_atomic(behind_link, data, n, e);
+        free(behind_link);
+        return failed;
+    }
     struct text temporary = {0};
     text_printf(&temporary, "%s.tmp.%ld", path, (long)getpid());
     int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

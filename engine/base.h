@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <cjson/cJSON.h>
 
 #if defined(__GNUC__)
@@ -89,7 +90,11 @@ void map_close(struct mapped *m);                       /* harmless on {0} */
 
 /* Whole file as bytes; a file above max_bytes is refused. */
 int file_read(const char *path, size_t max_bytes, struct text *out, struct err *e);
-/* Writes to a temporary name beside path, syncs and renames: the file is either the old or the new one. */
+/* The next line of a stream without its line feed: 1, 0 at the end, -1 if it is longer than max_bytes or cannot be
+ * read. `where` names file and line in messages. */
+int line_read(FILE *f, struct text *line, size_t max_bytes, const char *where, struct err *e);
+/* Writes to a temporary name beside path, syncs and renames: the file is either the old or the new one. A link stays a
+ * link to the new file. What is no regular file (a device, a pipe) is never replaced: the bytes are written into it. */
 int file_write_atomic(const char *path, const void *data, size_t n, struct err *e);
 bool file_exists(const char *path);
 bool path_is_dir(const char *path);

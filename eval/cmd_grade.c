@@ -194,35 +194,34 @@ static int grade_line(const struct grading_args *g, const char *grader, const cJ
     return failed;
 }
 
+enum { MAX_LINE = 64 << 20 };
+
 /* Calls see(arg, line, where) for every line of a JSONL file. */
 static int each_line(const char *path, int (*see)(void *arg, cJSON *line, const char *where, struct err *e), void *arg,
                      struct err *e)
 {
     FILE *f = fopen(path, "r");
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t len;
+    struct text line = {0}, where = {0};
     int failed = 0;
-    struct text where = {0};
     if (!f || path_is_dir(path)) {
         if (f)
             fclose(f);
         return err_input(e, "%s: a JSONL file was expected", path);
     }
-    for (int64_t number = 1; !failed && (len = getline(&line, &cap, f)) >= 0; number++) {
-        while (len && (line[len - 1] == '\n' || line[len - 1] == '\r'))
-            len--;
-        if (len == 0)
-            continue;
+    for (int64_t number = 1, more = 1; !failed && more == 1; number++) {
         text_clear(&where);
         text_printf(&where, "%s:%lld", path, (long long)number);
-        cJSON *value = json_parse(line, (size_t)len, where.data, e);
+        more = line_read(f, &line, MAX_LINE, where.data, e);
+        while (line.len && line.data[line.len - 1] == '\r')
+            line.len--;
+        failed = more < 0 ? -1 : 0;
+        if (failed || line.len == 0)
+            continue;
+        cJSON *value = json_parse(line.data, line.len, where.data, e);
         failed = value ? see(arg, value, where.data, e) : -1;
         cJSON_Delete(value);
     }
-    if (!failed && ferror(f))
-        failed = err_machine(e, "%s: cannot be read", path);
-    free(line);
+    text_free(&line);
     text_free(&where);
     fclose(f);
     return failed;

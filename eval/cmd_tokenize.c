@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_LINE = 64 << 20 };
+
 static void put_ids(struct text *t, const struct ids *ids)
 {
     text_putc(t, '[');
@@ -42,18 +44,16 @@ static int tokenize_line(const struct tokenizer *tok, const char *line, size_t l
 
 static int tokenize_input(const struct tokenizer *tok, bool json, struct err *e)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t len;
+    struct text line = {0}, where = {0};
     int failed = 0;
-    for (int64_t number = 1; !failed && (len = getline(&line, &cap, stdin)) >= 0; number++) {
-        if (len && line[len - 1] == '\n')
-            len--;
-        failed = tokenize_line(tok, line, (size_t)len, json, number, e);
+    for (int64_t number = 1, more = 1; !failed && more == 1; number++) {
+        text_clear(&where);
+        text_printf(&where, "standard input:%lld", (long long)number);
+        more = line_read(stdin, &line, MAX_LINE, where.data, e);
+        failed = more == 1 ? tokenize_line(tok, line.data, line.len, json, number, e) : (int)more;
     }
-    free(line);
-    if (!failed && ferror(stdin))
-        return err_machine(e, "standard input cannot be read");
+    text_free(&line);
+    text_free(&where);
     return failed;
 }
 

@@ -3,7 +3,9 @@
 #include "engine/base.h"
 #include "tests/test.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool accepts(const char *s, size_t len)
@@ -116,6 +118,42 @@ static void files(void)
     text_free(&t);
 }
 
+static void what_cannot_be_replaced_is_written_into(void)
+{
+    char dir[] = "/tmp/handoff-test-XXXXXX", path[64], fifo[64], link[64], got[8] = "";
+    struct err e = {0};
+    struct stat st;
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/file", dir);
+    snprintf(fifo, sizeof fifo, "%s/fifo", dir);
+    snprintf(link, sizeof link, "%s/link", dir);
+    CHECK(!mkfifo(fifo, 0600) && !symlink("file", link));
+    int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+    CHECK(!file_write_atomic(fifo, "hello", 5, &e) && read(reader, got, sizeof got) == 5);
+    CHECK(!lstat(fifo, &st) && S_ISFIFO(st.st_mode));
+    CHECK(!file_write_atomic(path, "a", 1, &e) && !file_write_atomic(link, "hello", 5, &e));
+    CHECK(!lstat(link, &st) && S_ISLNK(st.st_mode));
+    CHECK(!stat(path, &st) && st.st_size == 5);
+    close(reader);
+    unlink(path), unlink(fifo), unlink(link), rmdir(dir);
+}
+
+static void lines_have_a_limit(void)
+{
+    FILE *f = tmpfile();
+    struct text line = {0};
+    struct err e = {0};
+    CHECK(f && fwrite("ab\n\nabcd\nabcde", 1, 14, f) == 14);
+    rewind(f);
+    CHECK(line_read(f, &line, 4, "f:1", &e) == 1 && strcmp(line.data, "ab") == 0);
+    CHECK(line_read(f, &line, 4, "f:2", &e) == 1 && line.len == 0);
+    CHECK(line_read(f, &line, 4, "f:3", &e) == 1 && strcmp(line.data, "abcd") == 0);
+    CHECK(line_read(f, &line, 4, "f:4", &e) == -1 && strstr(e.msg, "f:4: line of more than 4 bytes"));
+    CHECK(line_read(f, &line, 4, "f:5", &e) == 0);
+    fclose(f);
+    text_free(&line);
+}
+
 static void errors_are_one_clean_line(void)
 {
     struct err e;
@@ -132,6 +170,8 @@ int main(void)
     RUN(utf8);
     RUN(sha256);
     RUN(files);
+    RUN(what_cannot_be_replaced_is_written_into);
+    RUN(lines_have_a_limit);
     RUN(errors_are_one_clean_line);
     return test_report();
 }
