@@ -116,7 +116,13 @@ int cli_print(const struct text *t, struct err *e)
 {
     if (t->len && fwrite(t->data, 1, t->len, stdout) != t->len)
         return err_machine(e, "standard output cannot be written");
-    return fflush(stdout) ? err_machine(e, "standard output cannot be written") : 0;
+    return fflush(stdout) || ferror(stdout) ? err_machine(e, "standard output cannot be written") : 0;
+}
+
+int cli_range(const char *option, double v, double lo, double hi, struct err *e)
+{
+    return v >= lo && v <= hi ? 0 : err_set(e, EXIT_USAGE, "%s: a number from %.10g to %.10g was expected, not %.10g",
+                                            option, lo, hi, v);
 }
 
 char *cli_shipped(const char *name)

@@ -43,6 +43,8 @@ int cli_parse(const struct usage *u, int argc, char **argv, struct strings *args
 int cli_end(int stop, const struct err *e);
 /* Prints "handoff: <message>" and returns the error's exit status. */
 int cli_fail(const struct err *e);
+/* 0 if lo <= v <= hi, else -1 with the option's name and what it takes. */
+int cli_range(const char *option, double v, double lo, double hi, struct err *e);
 /* Everything in `t` to standard output; -1 if that fails (a full disk, a closed pipe). */
 int cli_print(const struct text *t, struct err *e);
 /* Path of what ships with the program ("datasets/mini"): beside it, in the folder above (an unfinished build), or

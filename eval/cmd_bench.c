@@ -273,9 +273,10 @@ int cmd_bench(int argc, char **argv)
         return cli_end(stop, &e);
     if (!model)
         err_set(&e, EXIT_USAGE, "bench: --model is missing; see \"handoff bench --help\"");
-    else if (threads < 0 || threads > 1024 || prompt < 1 || prompt > 1 << 20 || rounds < 1 || rounds > 32)
-        err_set(&e, EXIT_USAGE, "bench: --threads, --prompt or --rounds is out of range (rounds: 1 to 32)");
-    else if (bench(model, mmproj, threads, prompt, rounds, json, &e) == 0)
+    else if (cli_range("--threads", (double)threads, 0, 1024, &e) == 0 &&
+             cli_range("--prompt", (double)prompt, 1, 1 << 20, &e) == 0 &&
+             cli_range("--rounds", (double)rounds, 1, 32, &e) == 0 &&
+             bench(model, mmproj, threads, prompt, rounds, json, &e) == 0)
         return EXIT_DONE;
     return cli_fail(&e);
 }

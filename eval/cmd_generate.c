@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,11 +42,10 @@ static int check_args(const struct generate_args *a, struct err *e)
                        "\"handoff generate --help\"");
     if (!a->prompt && (a->images.n || a->audios.n))
         return err_set(e, EXIT_USAGE, "generate: --image and --audio go with --prompt; --messages names its own");
-    if (a->max_tokens < 1 || a->max_tokens > 1 << 20 || a->threads < 0 || a->threads > 1024 || a->temperature < 0 ||
-        a->top_p < 0 || a->top_p > 1 || a->max_audio < 0)
-        return err_set(e, EXIT_USAGE, "generate: --max-tokens, --threads, --temperature, --top-p or --max-audio is out "
-                       "of range");
-    return 0;
+    return cli_range("--max-tokens", (double)a->max_tokens, 1, 1 << 20, e) ||
+           cli_range("--threads", (double)a->threads, 0, 1024, e) ||
+           cli_range("--temperature", a->temperature, 0, INFINITY, e) || cli_range("--top-p", a->top_p, 0, 1, e) ||
+           cli_range("--max-audio", a->max_audio, 0, 1e9, e) ? -1 : 0;
 }
 
 static int make_prompt(const struct generate_args *a, struct engine *m, struct ids *ids, float **soft, struct err *e)

@@ -57,11 +57,12 @@ static int check_args(const struct run_args *a, struct err *e)
         return err_set(e, EXIT_USAGE, "run: --suite or --data TASK=PATH is missing; see \"handoff run --help\"");
     if (!a->out && !a->dry_run)
         return err_set(e, EXIT_USAGE, "run: --out DIR is missing (or --dry-run)");
-    if (a->limit < 0 || a->threads < 0 || a->threads > 1024 || a->batch < 1 || a->batch > 1024 ||
-        a->max_tokens < 0 || a->max_tokens > 1 << 20 || a->shots < -1 || a->shots > 1000 || a->max_audio < 0)
-        return err_set(e, EXIT_USAGE, "run: --limit, --threads, --batch, --max-tokens, --shots or --max-audio is out "
-                       "of range");
-    return 0;
+    return cli_range("--limit", (double)a->limit, 0, 1e15, e) ||
+           cli_range("--threads", (double)a->threads, 0, 1024, e) ||
+           cli_range("--batch", (double)a->batch, 1, 1024, e) ||
+           cli_range("--max-tokens", (double)a->max_tokens, 0, 1 << 20, e) ||
+           cli_range("--shots", (double)a->shots, -1, 1000, e) || cli_range("--max-audio", a->max_audio, 0, 1e9, e) ?
+           -1 : 0;
 }
 
 /* Keeps the tasks that --only names, in the order of the suite. */

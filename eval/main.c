@@ -36,19 +36,37 @@ static void print_help(FILE *to)
                 "3 bad input, 4 the machine failed or the run was interrupted (run it again to go on).\n");
 }
 
+/* Runs a verb. What was printed but could not be written makes a success a failure. */
+static int run_verb(int argc, char **argv)
+{
+    struct err e = {0};
+    size_t i = 0, n = sizeof verbs / sizeof *verbs;
+    while (i < n && strcmp(argv[0], verbs[i].name) != 0)
+        i++;
+    if (i == n) {
+        fprintf(stderr, "handoff: unknown verb \"%s\"; \"handoff --help\" lists them\n", argv[0]);
+        return EXIT_USAGE;
+    }
+    int status = verbs[i].run(argc, argv);
+    if ((status == EXIT_DONE || status == EXIT_CHECK_FAILED) && cli_print(&(struct text){0}, &e))
+        return cli_fail(&e);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(argc < 2 ? stderr : stdout);
-        return argc < 2 ? EXIT_USAGE : EXIT_DONE;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
+    const char *first = argc < 2 ? "" : argv[1];
+    if (argc > 2 && strcmp(first, "help") == 0)
+        return run_verb(2, (char *[]){argv[2], "--help", NULL});
+    if (argc > 1 && strcmp(first, "--help") != 0 && strcmp(first, "-h") != 0 && strcmp(first, "help") != 0 &&
+        strcmp(first, "--version") != 0)
+        return run_verb(argc - 1, argv + 1);
+    struct err e = {0};
+    if (strcmp(first, "--version") == 0)
         printf("handoff %s\n", HANDOFF_VERSION);
-        return EXIT_DONE;
-    }
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "handoff: unknown verb \"%s\"; \"handoff --help\" lists them\n", argv[1]);
-    return EXIT_USAGE;
+    else
+        print_help(argc < 2 ? stderr : stdout);
+    if (cli_print(&(struct text){0}, &e))
+        return cli_fail(&e);
+    return argc < 2 ? EXIT_USAGE : EXIT_DONE;
 }
