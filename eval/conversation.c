@@ -33,15 +33,22 @@ static int media_kind_of(const cJSON *part, enum media_kind *kind)
 static int add_part(struct conversation *c, const cJSON *part, const char *path, const char *dir, struct err *e)
 {
     enum media_kind kind;
-    if (!media_kind_of(part, &kind))
-        return 0;
+    const char *type = json_string(part, "type");
+    if (!media_kind_of(part, &kind)) {
+        if (type && strcmp(type, "text") == 0 && json_string(part, "text"))
+            return 0;
+        return err_input(e, "%s: a part of a message has the type \"%s\"; text (with \"text\"), image or audio was "
+                         "expected", path, type ? type : "");
+    }
     const char *const keys[] = {kind == MEDIA_AUDIO ? "audio" : "image", "path", "url", "file"};
     const char *name = NULL;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !name; i++)
         name = json_string(part, keys[i]);
     if (!name)
         return err_input(e, "%s: a part of type \"%s\" names no file (\"%s\": \"FILE\" was expected)", path,
-                         json_string(part, "type"), keys[0]);
+                         type, keys[0]);
+    if (strstr(name, "://"))
+        return err_input(e, "%s: \"%.100s\": a file was expected, nothing is fetched", path, name);
     return add_media(c, kind, name[0] == '/' ? mem_strdup(name) : path_join(dir, name), e);
 }
 
@@ -54,6 +61,9 @@ static int add_all_media(struct conversation *c, const char *path, struct err *e
         if (!failed && !json_string(message, "role"))
             failed = err_input(e, "%s: every message needs a \"role\"", path);
         const cJSON *content = json_get(message, "content");
+        bool calls = json_get(message, "tool_calls") || json_get(message, "tool_responses");
+        if (!failed && !cJSON_IsArray(content) && !cJSON_IsString(content) && !calls)
+            failed = err_input(e, "%s: every message needs a \"content\": a text or an array of parts", path);
         if (cJSON_IsArray(content))
             cJSON_ArrayForEach(part, content)
                 failed = failed ? failed : add_part(c, part, path, dir[0] ? dir : ".", e);
@@ -72,7 +82,7 @@ int conversation_read(struct conversation *c, const char *path, struct err *e)
     c->enable_thinking = cJSON_IsTrue(json_get(file, "enable_thinking"));
     int failed = 0;
     if (!cJSON_IsArray(messages) || cJSON_GetArraySize(messages) == 0)
-        failed = err_input(e, "%s: an array of messages, or an object with \"messages\", was expected", path);
+        failed = err_input(e, "%s: an array of at least one message, or an object with \"messages\", was expected", path);
     else
         c->messages = cJSON_Duplicate(messages, true);
     cJSON_Delete(file);
