@@ -240,19 +240,30 @@ static int take_messages(struct dataset *d, struct sample *s, struct err *e)
     return 0;
 }
 
+/* Against an answer without a digit every output would be wrong. */
+static int check_number(struct dataset *d, const struct sample *s, struct err *e)
+{
+    for (int i = 0; i < s->n_answers && s->type == ANSWER_NUMBER; i++)
+        if (!strpbrk(s->answers[i], "0123456789")) {
+            refuse(d, e, "E_LABEL", "the answer \"%s\" is no number", s->answers[i]);
+            return -1;
+        }
+    return 0;
+}
+
 static int take_answers(struct dataset *d, struct sample *s, const cJSON *answer, struct err *e)
 {
     if (!answer)
         return 0;                       /* hidden */
     if (cJSON_IsArray(answer))
-        return set_answers(d, s, answer, e);
+        return set_answers(d, s, answer, e) || check_number(d, s, e) ? -1 : 0;
     const char *text = scalar_text(d, answer);
     if (!text) {
         refuse(d, e, "E_TYPE", "the answer must be a text, a number or a list of them");
         return -1;
     }
     set_answer(d, s, text);
-    return 0;
+    return check_number(d, s, e);
 }
 
 static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
@@ -278,7 +289,8 @@ static enum row_result map(struct dataset *d, struct sample *s, struct err *e)
     if (add_files(d, s, MODALITY_IMAGE, "image", "images", e) || add_files(d, s, MODALITY_AUDIO, "audio", "audios", e) ||
         take_messages(d, s, e))
         return ROW_REFUSED;
-    if (!s->question && !s->n_media && !d->dry)
+    bool names_media = first_of(row, "image", "images", "audio") || first_of(row, "audios", "messages", NULL);
+    if (!s->question && !s->n_media && !(d->dry && names_media))
         return refuse(d, e, "E_COLUMNS", "neither a question nor a picture or sound");
     if (s->type != ANSWER_CHOICE)
         return take_answers(d, s, answer, e) ? ROW_REFUSED : ROW_OK;
