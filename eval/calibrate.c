@@ -98,6 +98,9 @@ static int quant_make(struct quant *q, const struct work *w, const struct record
     if (q->calibration.n >= 2 && q->test.n >= 2)
         return 0;
     quant_free(q);
+    if (!w->o->split)
+        return err_input(e, "%s: too few samples%s%s: at least 2 were expected", r->path, task ? " of " : "",
+                         task ? task : "");
     return err_input(e, "%s: too few samples%s%s to split into calibration and test; --split none uses all for both",
                      r->path, task ? " of " : "", task ? task : "");
 }

@@ -65,6 +65,15 @@ static void task_at(const struct shard *s, struct text *task)
     cJSON_Delete(r);
 }
 
+static int short_of(const struct shard *s, int ended, int i, struct text *task, struct text *mine, struct err *e)
+{
+    err_input(e, "%s: records of \"%s\" are missing: %s has more of them; run the shard's command again first",
+              s[ended].dir, task->data, s[i].dir);
+    text_free(task);
+    text_free(mine);
+    return -1;
+}
+
 /* One record from each shard in turn, as long as they are of the same task. */
 static int interleave(struct shard *s, int n, struct text *out, struct err *e)
 {
@@ -74,12 +83,17 @@ static int interleave(struct shard *s, int n, struct text *out, struct err *e)
         task_at(&s[0], &task);
         if (task.len == 0)
             break;
+        int ended = -1;             /* the first shard that has no more of this task: then no later turn may have */
         for (bool more = true; more;) {
             more = false;
             for (int i = 0; i < n; i++) {
                 task_at(&s[i], &mine);
-                if (mine.len == 0 || strcmp(mine.data, task.data) != 0)
+                if (mine.len == 0 || strcmp(mine.data, task.data) != 0) {
+                    ended = ended < 0 ? i : ended;
                     continue;
+                }
+                if (ended >= 0)
+                    return short_of(s, ended, i, &task, &mine, e);
                 const char *end = strchr(s[i].at, '\n') + 1;
                 text_put(out, s[i].at, (size_t)(end - s[i].at));
                 s[i].at = end;
@@ -163,7 +177,10 @@ int cmd_merge(int argc, char **argv)
     const struct option options[] = {{"--out", OPT_STRING, &out, "DIR", "the merged run"}, {0}};
     const struct usage usage = {
         "merge", "SHARD... --out DIR", "Puts the finished shards of one run together, as if it had not been divided.",
-        options, "handoff merge demo-out/shard1 demo-out/shard2 --out demo-out/whole"};
+        options,
+        "for i in 1 2; do handoff run --model datasets/mini/checkpoint --suite mini --limit 20 \\\n"
+        "      --shard $i/2 --out demo-out/shard$i; done\n"
+        "  handoff merge demo-out/shard1 demo-out/shard2 --out demo-out/whole"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &dirs, &e);
     if (stop)

@@ -55,7 +55,7 @@ int cmd_probe(int argc, char **argv)
         "probe", "--weights FILE --hidden X.npy [--json]",
         "Confidence for hidden rows captured anywhere: one row per generated token, the output of the probe's layer at\n"
         "the position that predicts the token; the first 1024 count.",
-        options, "handoff probe --weights tests/data/probe.safetensors --hidden tests/data/hidden.npy"};
+        options, "handoff probe --weights datasets/mini/checkpoint --hidden tests/data/hidden.npy"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)

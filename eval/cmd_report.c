@@ -123,6 +123,9 @@ static int make_calibration(struct work *w, struct err *e)
                                   .delta = 0.05, .start = 0.95, .cost_handoff = 1, .cost_wrong = 10};
     struct calibrate_models m = {w->n_runs, w->runs, w->n_runs > 1 ? &w->runs[0] : NULL,
                                  reference ? &w->others[0] : NULL};
+    if (calibrate_result_make(&w->calibrate, &in, &o, &m, &w->arena, e) == 0)
+        return 0;
+    o.split = false;            /* too few samples for two halves: the page then says that its figures are in-sample */
     return calibrate_result_make(&w->calibrate, &in, &o, &m, &w->arena, e);
 }
 

@@ -27,7 +27,9 @@ int cmd_status(int argc, char **argv)
     const struct option options[] = {{0}};
     const struct usage usage = {"status", "RUN...",
                                 "How far a run is, and the share of right answers, ANLS or word error rate so far.",
-                                options, "handoff status demo-out/mini"};
+                                options,
+                                "handoff run --model datasets/mini/checkpoint --suite mini --limit 20 --out "
+                                "demo-out/quick\n  handoff status demo-out/quick"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &dirs, &e);
     if (stop)

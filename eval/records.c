@@ -248,6 +248,8 @@ static int finish(struct loader *l, int rc, struct err *e)
         return -1;
     }
     r->rows = mem_grow(r->rows, (size_t)r->n, sizeof *r->rows);
+    if (r->stamp && cJSON_IsFalse(json_get(r->stamp, "complete")))
+        text_printf(&r->notes, "%s: the run is not complete; its command goes on\n", l->path);
     if (r->n_error)
         text_printf(&r->notes, "%s: %" PRId64 " record%s with status \"error\" left out\n", l->path, r->n_error,
                     r->n_error == 1 ? "" : "s");

@@ -5,10 +5,23 @@
 verbs=$("$handoff" --help | awk '/^  [a-z]/ {print $1}')
 check "help lists verbs" test "$(echo "$verbs" | wc -l)" -ge 7
 for verb in $verbs; do
-    check "$verb --help has an example" bash -c '"$1" "$2" --help | grep -A1 "^Example:" | grep -q "handoff $2"' _ "$handoff" "$verb"
+    check "$verb --help has an example" bash -c '"$1" "$2" --help | grep -A3 "^Example:" | grep -q "handoff $2"' _ "$handoff" "$verb"
     check "$verb --help fits a screen" bash -c '[ "$("$1" "$2" --help | wc -l)" -le 40 ]' _ "$handoff" "$verb"
     check "$verb refuses an unknown option" fails 2 "unknown option" "$handoff" "$verb" --no-such-option
 done
+# Every example as pasted from the root, in the order of the verbs; what it writes goes to the scratch folder.
+mkdir "$scratch/bin"; ln -s "$(realpath "$handoff")" "$scratch/bin/handoff"
+example() { "$handoff" "$1" --help | sed -n '/^Example:/,$p' | sed "1d; s#/tmp/#$scratch/#g; s#demo-out/#$scratch/demo-out/#g"; }
+for verb in $verbs; do
+    [ $verb = bench ] || check "$verb: the example works as pasted" bash -c 'PATH=$1:$PATH; eval "$2"' _ "$scratch/bin" "$(example $verb)"
+done
+check "help VERB is VERB --help" cmp <("$handoff" help run) <("$handoff" run --help)
+for what in --help --version "help run" "run --help" "selfcheck --model $mini/checkpoint" "report tests/data/records/bf16.jsonl --out $scratch/r"; do
+    check "$what on a full disk" fails 4 "standard output cannot be written" bash -c '"$@" >/dev/full' _ "$handoff" $what
+done
+check "a range is named with its option" fails 2 "^handoff: --batch: a number from 1 to 1024 was expected, not 0$" \
+    "$handoff" run --model m --suite mini --out o --batch 0
+check "another BUILD is built although ./handoff is there" bash -c 'make -n BUILD="$1/other" handoff | grep -q other/engine/base.o' _ "$scratch"
 check "unknown verb" fails 2 "unknown verb" "$handoff" frobnicate
 check "no model" fails 3 "a checkpoint folder" "$handoff" generate --model "$scratch/none" --prompt x
 check "two prompts" fails 2 "one of --prompt" "$handoff" generate --model $mini/checkpoint --prompt x --tokens 1
@@ -55,6 +68,24 @@ check "grade of own questions goes by their type" bash -c 'printf "%s\n" "{\"id\
     [ "$("$1" grade --task jsonl "$2/own.jsonl" | grep -c "\"correct\":true")" = 3 ]' _ "$handoff" "$scratch"
 check "grade refuses an unknown normalizer" fails 2 "whisper-release" "$handoff" grade --task librispeech tests/data/outputs.jsonl --normalizer w
 check "grade names the line" fails 3 "outputs.txt:1: invalid JSON" bash -c 'echo "{\"id\":1" >"$2/outputs.txt"; "$1" grade --task gsm8k "$2/outputs.txt"' _ "$handoff" "$scratch"
+check "a line without an end" fails 3 "zeros:1: line of more than" bash -c 'truncate -s 65M "$2/zeros"; "$1" grade --task gsm8k "$2/zeros"' _ "$handoff" "$scratch"
+say() { printf '%s' "$1" >"$scratch/m.json"; "$handoff" generate --model $mini/checkpoint --messages "$scratch/m.json" --max-tokens 1; }
+check "a part that would be dropped" fails 3 'm.json: a part of a message has the type "video"' say '[{"role":"user","content":[{"type":"video","video":"a"},{"type":"text","text":"b"}]}]'
+check "content that is a number" fails 3 'm.json: every message needs a "content"' say '[{"role":"user","content":5}]'
+check "no content" fails 3 'm.json: every message needs a "content"' say '[{"role":"user"}]'
+check "no message" fails 3 "m.json: an array of at least one message" say '[]'
+check "a picture on the web" fails 3 "nothing is fetched" say '[{"role":"user","content":[{"type":"image","url":"http://x/y.png"}]}]'
+own() { printf '%s\n' "$1" >"$scratch/q.jsonl"; rm -rf "$scratch/q"; "$handoff" run --model $mini/checkpoint --data jsonl="$scratch/q.jsonl" --out "$scratch/q"; }
+check "own questions without a question" fails 3 "none of its rows can be used" own '{"id":"a","question":"","type":"text","answer":"x"}'
+check "a numeric answer that is no number" fails 3 "none of its rows can be used" own '{"id":"a","question":"q","type":"numeric","answer":"seven"}'
+own '{"id":"a","question":"q","type":"text","answer":"x"}
+{"id":"b","question":"r","type":"text","answer":"y"}' >"$scratch/check.out"
+check "a report on two samples" "$handoff" report "$scratch/q" --out "$scratch/small"
+for i in 1 2; do "$handoff" run --model $mini/checkpoint --suite mini --only gsm8k,docvqa --limit 6 --shard $i/2 --out "$scratch/s$i" >"$scratch/check.out"; done
+sed -i 2d "$scratch/s1/records.jsonl"
+check "a shard with a record less" fails 3 's1: records of "gsm8k" are missing' "$handoff" merge "$scratch/s1" "$scratch/s2" --out "$scratch/s"
+sed -i 's/"complete":[ \t]*true/"complete":false/' "$scratch/q/run.json"
+check "a run that is not complete" bash -c '"$1" auroc "$2/q" 2>&1 | grep -q "records.jsonl: the run is not complete"' _ "$handoff" "$scratch"
 "$handoff" run --model $mini/checkpoint --suite mini --limit 3 --out "$scratch/graded" >/dev/null
 check "a run graded again stays as it is" bash -c '"$1" grade "$2/graded" --write "$2/again.jsonl" && \
     cmp <(sed "s/,\"ms\":{.*//" "$2/again.jsonl") <(sed "s/,\"ms\":{.*//" "$2/graded/records.jsonl")' _ "$handoff" "$scratch"
