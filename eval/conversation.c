@@ -82,7 +82,8 @@ int conversation_read(struct conversation *c, const char *path, struct err *e)
     c->enable_thinking = cJSON_IsTrue(json_get(file, "enable_thinking"));
     int failed = 0;
     if (!cJSON_IsArray(messages) || cJSON_GetArraySize(messages) == 0)
-        failed = err_input(e, "%s: an array of at least one message, or an object with \"messages\", was expected", path);
+        failed = err_input(e, "%s: an array of at least one message, or an object with \"messages\", was expected",
+                           path);
     else
         c->messages = cJSON_Duplicate(messages, true);
     cJSON_Delete(file);
