@@ -668,3 +668,29 @@ void decoder_step(struct decoder *d, const struct step_input *in, int n_in)
     for (int s = 0; s < n_in; s++)
         in[s].seq->n += in[s].n;
 }
+
+/* ---- what a row costs ------------------------------------------------------------------------------------------ */
+
+static void count_matrix(const struct tensor *t, struct row_work *w, double *work)
+{
+    if (!t)
+        return;
+    w->bytes += (double)t->n_bytes;
+    *work += (double)tensor_elements(t);
+}
+
+void decoder_work(const struct decoder *d, struct row_work *out)
+{
+    *out = (struct row_work){0};
+    count_matrix(&d->ple_low, out, &out->below);
+    count_matrix(&d->ple_high, out, &out->above);
+    count_matrix(d->embed, out, &out->head);
+    for (int l = 0; l < d->c->n_layers; l++) {
+        const struct layer *w = &d->layer[l];
+        const struct tensor *const rest[] = {w->q, w->o, w->gate, w->up, w->down, w->ple_gate, w->ple_out};
+        count_matrix(w->k, out, &out->below);
+        count_matrix(w->v, out, &out->below);
+        for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+            count_matrix(rest[i], out, l < d->c->last_kv_layer ? &out->below : &out->above);
+    }
+}

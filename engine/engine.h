@@ -142,9 +142,18 @@ struct step_input {
  * positions than the model has) nothing has changed. */
 int engine_step(struct engine *m, const struct step_input *in, int n_in, struct err *e);
 
-/* The best of a few measurements with this engine's kernel and threads; takes a second or two. */
-struct machine_limits { double read_bytes, multiply_adds; };            /* per second */
+/* The best of a few measurements with this engine's threads, per second: bytes read from memory, multiply-adds in
+ * float32, of bf16 pairs and of 8-bit integers (0: the CPU has no such instruction). Takes a second or two. */
+struct machine_limits { double read_bytes, f32, bf16, int8; };
 void engine_measure_limits(const struct engine *m, struct machine_limits *out);
+
+/* What one position costs in the decoder's matrices, attention aside. */
+struct row_work {
+    double bytes;               /* of weights that one decoded token reads, its logits included */
+    double below, above;        /* multiply-adds up to the last keys and values that it leaves behind, and from there */
+    double head;                /* and for its logits */
+};
+void engine_work(const struct engine *m, struct row_work *out);
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------- */
 

@@ -85,6 +85,7 @@ int decoder_open(struct decoder **out, const struct config *c, const struct weig
 void decoder_close(struct decoder *d);
 /* The inputs have been checked by engine_step. */
 void decoder_step(struct decoder *d, const struct step_input *in, int n_in);
+void decoder_work(const struct decoder *d, struct row_work *out);
 /* Whether the token's per-layer embeddings are finite (that table is too large to be checked as a whole). */
 bool decoder_token_finite(const struct decoder *d, int32_t id);
 /* The id whose embeddings stand for `id`: the pad id for placeholders. */

@@ -1,22 +1,25 @@
 /* cmd_bench.c - the verb `bench`: speed beside this machine's limits. */
 #include "engine/engine.h"
+#include "eval/answer.h"
 #include "eval/cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BATCH = 16, PREFIX = 64 };
+enum { MAX_BATCH = 16, PREFIX = 64, MAX_ROUNDS = 32, STEPS = 16 };
+/* The whole job: multiple-choice questions behind the same few-shot examples. */
+enum { JOB_SAMPLES = 24, JOB_PREFIX = 640, JOB_OWN = 130, JOB_ANSWER = 2 };
 
 struct bench {
     struct engine *m;
-    int prompt, steps, rounds;
+    int prompt, rounds;
+    bool json;
     struct machine_limits limits;
-    double weight_bytes;        /* read for one decode step: everything but the per-layer embeddings */
-    double row_work, head_work; /* multiply-adds of a row through all layers, and for its logits */
+    struct row_work work;
     float *logits;
     int32_t *ids;
-    struct text json;
+    struct text figures;        /* as JSON */
 };
 
 struct spread { double median, lo, hi; };
@@ -33,83 +36,66 @@ static struct spread spread_of(double *v, int n)
     return (struct spread){v[n / 2], v[0], v[n - 1]};
 }
 
-/* Multiply-adds of one decoder row, and bytes of what a decode step reads, from the tensors themselves. Tables that
- * are read by the row (embeddings per layer) count as nothing, the dead keys and values of sharing layers too. */
-static void count_work(struct bench *b)
+/* One line; `limit` is in the figure's unit, `of` says what sets it. */
+static void report(struct bench *b, const char *name, const char *unit, double *v, double limit, const char *of)
 {
-    const struct weights *w = engine_weights(b->m);
-    for (size_t i = 0; i < weights_count(w); i++) {
-        const struct tensor *t = weights_at(w, i);
-        bool decoder = strstr(t->name, "language_model.") || !strstr(t->name, "tower");
-        if (t->n_dims != 2 || !decoder || strstr(t->name, "embed_tokens_per_layer") || strstr(t->name, "probe"))
-            continue;
-        b->weight_bytes += (double)t->n_bytes;
-        *(strstr(t->name, "embed_tokens") ? &b->head_work : &b->row_work) += (double)tensor_elements(t);
+    const struct spread s = spread_of(v, b->rounds);
+    const double share = strncmp(unit, "ms", 2) == 0 ? limit / s.median : s.median / limit;
+    if (!b->json) {
+        char range[32];
+        snprintf(range, sizeof range, "%.1f .. %.1f", s.lo, s.hi);
+        printf("%-22s %9.1f %-8s %-20s %9.1f  %4.0f%%  %s\n", name, s.median, unit, range, limit, 100 * share, of);
+        fflush(stdout);
     }
-}
-
-static void report(struct bench *b, const char *name, const char *unit, struct spread s, double share,
-                   const char *of)
-{
-    printf("%-34s %10.1f %-10s %8.1f .. %-8.1f", name, s.median, unit, s.lo, s.hi);
-    if (isfinite(share))
-        printf(" %3.0f%% of %s", 100 * share, of);
-    printf("\n");
-    fflush(stdout);
-    text_printf(&b->json, "%s{\"name\":\"%s\",\"unit\":\"%s\",\"median\":%.4g,\"min\":%.4g,\"max\":%.4g,\"share\":",
-                b->json.len > 1 ? "," : "", name, unit, s.median, s.lo, s.hi);
-    json_put_double(&b->json, share);
-    text_puts(&b->json, "}");
+    text_printf(&b->figures, "%s{\"name\":\"%s\",\"unit\":\"%s\",\"median\":%.5g,\"min\":%.5g,\"max\":%.5g,"
+                "\"limit\":%.5g,\"share\":%.4g,\"of\":\"%s\"}", b->figures.len ? "," : "", name, unit, s.median, s.lo,
+                s.hi, limit, share, of);
 }
 
 /* Prompt tokens per second, with the last row's logits or those of all rows. */
 static int bench_prefill(struct bench *b, bool all_rows, struct err *e)
 {
-    double rate[32];
-    size_t rows = all_rows ? (size_t)b->prompt : 1;
+    double rate[MAX_ROUNDS];
+    const size_t rows = all_rows ? (size_t)b->prompt : 1;
+    const double above = b->work.above + b->work.head;
     float *logits = NEW(float, rows * (size_t)engine_info(b->m)->vocab_size);
     int failed = 0;
     for (int r = 0; r < b->rounds && !failed; r++) {
         struct seq *s = seq_new(b->m);
         struct step_input in = {.seq = s, .ids = b->ids, .n = b->prompt, .n_needed = (int)rows, .logits = logits};
-        double start = clock_ms();
+        const double start = clock_ms();
         failed = engine_step(b->m, &in, 1, e);
         rate[r] = b->prompt / (clock_ms() - start) * 1e3;
         seq_free(s);
     }
     free(logits);
-    if (failed)
-        return -1;
-    struct spread s = spread_of(rate, b->rounds);
-    if (all_rows)
-        report(b, "prompt, all rows", "tokens/s", s,
-               s.median * (b->row_work + b->head_work) / b->limits.multiply_adds, "the multiply-add limit");
-    else
-        report(b, "prompt, last row", "tokens/s", s, NAN, "");
-    return 0;
+    if (!failed)
+        report(b, all_rows ? "prompt, all rows" : "prompt, last row", "tokens/s", rate,
+               b->limits.f32 / (b->work.below + above * (double)rows / b->prompt), "float32 peak");
+    return failed;
 }
 
 static int bench_decode(struct bench *b, int batch, struct err *e)
 {
     struct seq *seq[MAX_BATCH];
     struct step_input in[MAX_BATCH];
-    double rate[32];
+    double rate[MAX_ROUNDS];
     int failed = 0;
-    size_t vocab = (size_t)engine_info(b->m)->vocab_size;
+    const size_t vocab = (size_t)engine_info(b->m)->vocab_size;
     for (int i = 0; i < batch; i++) {
         seq[i] = seq_new(b->m);
         in[i] = (struct step_input){.seq = seq[i], .ids = b->ids + i, .n = PREFIX};
     }
     failed = engine_step(b->m, in, batch, e);
     for (int r = 0; r < b->rounds && !failed; r++) {
-        double start = clock_ms();
-        for (int step = 0; step < b->steps && !failed; step++) {
+        const double start = clock_ms();
+        for (int step = 0; step < STEPS && !failed; step++) {
             for (int i = 0; i < batch; i++)
                 in[i] = (struct step_input){.seq = seq[i], .ids = b->ids + (step + i) % b->prompt, .n = 1,
                                             .n_needed = 1, .logits = b->logits + (size_t)i * vocab};
             failed = engine_step(b->m, in, batch, e);
         }
-        rate[r] = batch * b->steps / (clock_ms() - start) * 1e3;
+        rate[r] = batch * STEPS / (clock_ms() - start) * 1e3;
     }
     for (int i = 0; i < batch; i++)
         seq_free(seq[i]);
@@ -117,9 +103,10 @@ static int bench_decode(struct bench *b, int batch, struct err *e)
         return -1;
     char name[64];
     snprintf(name, sizeof name, "decode, batch %d", batch);
-    struct spread s = spread_of(rate, b->rounds);
-    report(b, name, "tokens/s", s, s.median / batch * b->weight_bytes / b->limits.read_bytes,
-           "the bandwidth limit");
+    const double memory = batch * b->limits.read_bytes / b->work.bytes;
+    const double compute = b->limits.f32 / (b->work.below + b->work.above + b->work.head);
+    report(b, name, "tokens/s", rate, memory < compute ? memory : compute,
+           memory < compute ? "read bandwidth" : "float32 peak");
     return 0;
 }
 
@@ -188,13 +175,13 @@ static double encoder_work(const struct engine *m, enum media_kind kind, double 
 static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
 {
     struct text file = {0};
-    double ms[32], work = 0;
+    double ms[MAX_ROUNDS], work = 0;
     int failed = 0;
     kind == MEDIA_IMAGE ? make_picture(&file) : make_sound(&file);
     struct media media = {.kind = kind, .bytes = file.data, .n_bytes = file.len, .name = "generated"};
     for (int r = 0; r < b->rounds && !failed; r++) {
         struct media_tokens tokens = {0};
-        double start = clock_ms();
+        const double start = clock_ms();
         failed = engine_encode(b->m, &media, 1, &tokens, e);
         ms[r] = (clock_ms() - start) / (kind == MEDIA_AUDIO ? 10 : 1);
         work = encoder_work(b->m, kind, tokens.n_tokens) / (kind == MEDIA_AUDIO ? 10 : 1);
@@ -203,80 +190,158 @@ static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
     text_free(&file);
     if (failed)
         return -1;
-    struct spread s = spread_of(ms, b->rounds);
-    report(b, kind == MEDIA_IMAGE ? "picture of 640 x 480" : "second of sound", "ms", s,
-           work / b->limits.multiply_adds * 1e3 / s.median, "the multiply-add limit");
+    report(b, kind == MEDIA_IMAGE ? "picture of 640 x 480" : "second of sound", "ms", ms, work / b->limits.f32 * 1e3,
+           "float32 peak");
     return 0;
+}
+
+/* ---- the whole job --------------------------------------------------------------------------------------------- */
+
+static void add_question(struct bench *b, struct batcher *batcher, int which)
+{
+    struct answer_request r = {.settings = {.max_tokens = JOB_ANSWER, .ignore_eos = true}};
+    const int32_t vocab = engine_info(b->m)->vocab_size;
+    for (int i = 0; i < JOB_PREFIX + JOB_OWN; i++)
+        ids_push(&r.prompt, (int32_t)((uint32_t)(i < JOB_PREFIX ? i : i + which * 7919) * 2654435761u % (uint32_t)vocab));
+    batcher_add(batcher, &r);
+}
+
+static int run_job(struct bench *b, struct err *e)
+{
+    struct batcher *batcher = batcher_new(b->m, NULL, MAX_BATCH);
+    struct answer a;
+    int next = 0, failed = 0;
+    while (!failed && (next < JOB_SAMPLES || batcher_active(batcher))) {
+        while (next < JOB_SAMPLES && batcher_has_room(batcher))
+            add_question(b, batcher, next++);
+        failed = batcher_step(batcher, e);
+        while (batcher_take(batcher, &a)) {
+            if (a.err.code && !failed)
+                failed = err_set(e, (enum exit_status)a.err.code, "%s", a.err.msg);
+            answer_free(&a);
+        }
+    }
+    batcher_free(batcher);
+    return failed;
+}
+
+static int bench_job(struct bench *b, struct err *e)
+{
+    double rate[MAX_ROUNDS];
+    for (int r = 0; r < b->rounds; r++) {
+        const double start = clock_ms();
+        if (run_job(b, e))
+            return -1;
+        rate[r] = JOB_SAMPLES / (clock_ms() - start) * 1e3 * 60;
+    }
+    const double rows = (double)JOB_PREFIX / JOB_SAMPLES + JOB_OWN + JOB_ANSWER - 1;
+    report(b, "5-shot questions", "per min", rate,
+           60 * b->limits.f32 / (rows * b->work.below + JOB_ANSWER * (b->work.above + b->work.head)), "float32 peak");
+    return 0;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------- */
+
+static void report_machine(const struct bench *b)
+{
+    const struct model_info *info = engine_info(b->m);
+    const struct machine_limits *l = &b->limits;
+    printf("kernel %s, %d threads\n", info->kernel, info->n_threads);
+    printf("measured limits: %.1f GB/s read; multiply-adds, G/s: %.0f float32", l->read_bytes / 1e9, l->f32 / 1e9);
+    if (l->bf16 > 0)
+        printf(", %.0f bf16", l->bf16 / 1e9);
+    if (l->int8 > 0)
+        printf(", %.0f int8", l->int8 / 1e9);
+    printf("\na token: %.1f MB of weights read, %.1f M multiply-adds, of which %.1f M make keys and values and %.1f M "
+           "logits\n\n%-22s %9s %-8s %-20s %9s  %5s  limit is\n", b->work.bytes / 1e6,
+           (b->work.below + b->work.above + b->work.head) / 1e6, b->work.below / 1e6, b->work.head / 1e6, "figure",
+           "median", "", "spread", "limit", "share");
 }
 
 static int bench_all(struct bench *b, struct err *e)
 {
     const struct model_info *info = engine_info(b->m);
-    count_work(b);
+    engine_work(b->m, &b->work);
     engine_measure_limits(b->m, &b->limits);
-    printf("kernel %s, %d threads; limits: %.1f GB/s read, %.1f G multiply-adds/s in float32\n", info->kernel,
-           info->n_threads, b->limits.read_bytes / 1e9, b->limits.multiply_adds / 1e9);
-    printf("%.1f MB of weights per decode step; median and spread of %d rounds\n\n", b->weight_bytes / 1e6, b->rounds);
+    if (!b->json)
+        report_machine(b);
     if (bench_prefill(b, false, e) || bench_prefill(b, true, e))
         return -1;
     for (int batch = 1; batch <= MAX_BATCH; batch = batch == 1 ? 4 : batch * 2)
         if (bench_decode(b, batch, e))
             return -1;
+    if (info->max_positions > JOB_PREFIX + JOB_OWN + JOB_ANSWER && bench_job(b, e))
+        return -1;
     if (info->has_vision && bench_encoder(b, MEDIA_IMAGE, e))
         return -1;
     return info->has_audio ? bench_encoder(b, MEDIA_AUDIO, e) : 0;
 }
 
-static int bench(const char *model, const char *mmproj, int64_t threads, int64_t prompt, int64_t rounds,
-                 const char *json_path, struct err *e)
+static int print_json(const struct bench *b, struct err *e)
 {
-    struct bench b = {.prompt = (int)prompt, .steps = 32, .rounds = (int)rounds};
-    if (engine_open(&b.m, model, &(struct engine_options){.n_threads = (int)threads, .mmproj = mmproj}, e))
-        return -1;
-    const struct model_info *info = engine_info(b.m);
-    if (b.prompt + PREFIX > info->max_positions)
-        b.prompt = info->max_positions - PREFIX;
-    b.logits = NEW(float, (size_t)MAX_BATCH * (size_t)info->vocab_size);
-    b.ids = NEW(int32_t, b.prompt + PREFIX + MAX_BATCH);
-    for (int i = 0; i < b.prompt + PREFIX + MAX_BATCH; i++)
-        b.ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)info->vocab_size);
-    text_puts(&b.json, "[");
-    int failed = bench_all(&b, e);
-    text_puts(&b.json, "]\n");
-    if (!failed && json_path)
-        failed = file_write_atomic(json_path, b.json.data, b.json.len, e);
-    text_free(&b.json);
-    free(b.logits);
-    free(b.ids);
-    engine_close(b.m);
+    const struct model_info *info = engine_info(b->m);
+    const struct machine_limits *l = &b->limits;
+    struct text t = {0};
+    text_printf(&t, "{\"kernel\":\"%s\",\"threads\":%d,\"limits\":{\"read_bytes_per_s\":%.5g,\"f32\":%.5g,", info->kernel,
+                info->n_threads, l->read_bytes, l->f32);
+    text_printf(&t, l->bf16 > 0 ? "\"bf16\":%.5g," : "\"bf16\":null,", l->bf16);
+    text_printf(&t, l->int8 > 0 ? "\"int8\":%.5g}," : "\"int8\":null},", l->int8);
+    text_printf(&t, "\"token\":{\"weight_bytes\":%.0f,\"multiply_adds\":%.0f,\"below\":%.0f,\"head\":%.0f},", b->work.bytes,
+                b->work.below + b->work.above + b->work.head, b->work.below, b->work.head);
+    text_printf(&t, "\"prompt\":%d,\"rounds\":%d,\"figures\":[%s]}\n", b->prompt, b->rounds,
+                b->figures.data ? b->figures.data : "");
+    const int failed = cli_print(&t, e);
+    text_free(&t);
+    return failed;
+}
+
+static int bench(struct bench *b, struct err *e)
+{
+    const struct model_info *info = engine_info(b->m);
+    if (b->prompt + PREFIX > info->max_positions)
+        b->prompt = info->max_positions - PREFIX;
+    b->logits = NEW(float, (size_t)MAX_BATCH * (size_t)info->vocab_size);
+    b->ids = NEW(int32_t, b->prompt + PREFIX + MAX_BATCH);
+    for (int i = 0; i < b->prompt + PREFIX + MAX_BATCH; i++)
+        b->ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)info->vocab_size);
+    const int failed = bench_all(b, e) || (b->json && print_json(b, e)) ? -1 : 0;
+    text_free(&b->figures);
+    free(b->logits);
+    free(b->ids);
     return failed;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    const char *model = NULL, *mmproj = NULL, *json = NULL;
+    const char *model = NULL, *mmproj = NULL, *kernel = NULL;
     int64_t threads = 0, prompt = 512, rounds = 5;
+    bool json = false;
     const struct option options[] = {
         {"--model", OPT_STRING, &model, "M", "checkpoint folder or .gguf file"},
         {"--mmproj", OPT_STRING, &mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
         {"--threads", OPT_INT, &threads, "N", "threads (all)"},
+        {"--kernel", OPT_STRING, &kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--prompt", OPT_INT, &prompt, "N", "tokens of the prompt (512)"},
         {"--rounds", OPT_INT, &rounds, "N", "measurements of each figure (5)"},
-        {"--json", OPT_STRING, &json, "FILE", "write the figures as JSON"},
+        {"--json", OPT_FLAG, &json, NULL, "print JSON"},
         {0}};
-    const struct usage usage = {"bench", "--model M [options]",
-                                "Speed of this checkpoint on this machine, beside the machine's measured limits.",
-                                options, "handoff bench --model datasets/mini/checkpoint"};
+    const struct usage usage = {
+        "bench", "--model M [options]",
+        "Speed of this checkpoint on this machine, beside the limits that are measured on the machine in the same run:\n"
+        "prompts, decoding with several samples in flight, 5-shot questions, pictures and sounds.",
+        options, "handoff bench --model datasets/mini/checkpoint"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)
         return cli_end(stop, &e);
+    struct bench b = {.prompt = (int)prompt, .rounds = (int)rounds, .json = json};
+    const struct engine_options o = {.n_threads = (int)threads, .kernel = kernel, .mmproj = mmproj};
     if (!model)
         err_set(&e, EXIT_USAGE, "bench: --model is missing; see \"handoff bench --help\"");
-    else if (cli_range("--threads", (double)threads, 0, 1024, &e) == 0 &&
-             cli_range("--prompt", (double)prompt, 1, 1 << 20, &e) == 0 &&
-             cli_range("--rounds", (double)rounds, 1, 32, &e) == 0 &&
-             bench(model, mmproj, threads, prompt, rounds, json, &e) == 0)
-        return EXIT_DONE;
-    return cli_fail(&e);
+    int failed = !model || cli_range("--threads", (double)threads, 0, 1024, &e) ||
+                 cli_range("--prompt", (double)prompt, 1, 1 << 20, &e) ||
+                 cli_range("--rounds", (double)rounds, 1, MAX_ROUNDS, &e) ||
+                 engine_open(&b.m, model, &o, &e) || bench(&b, &e);
+    engine_close(b.m);
+    return failed ? cli_fail(&e) : EXIT_DONE;
 }
