@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <zip.h>
+#include <zlib.h>
+#include <zstd.h>
 
 enum form { FORM_FOLDER, FORM_FILE, FORM_TAR, FORM_TAR_GZ, FORM_ZIP };
 enum { TAR_BLOCK = 512, FOLDER_DEPTH_MAX = 16, MEMBERS_MAX = 4000000, NAME_MAX_LEN = 4096, RATIO_MAX = 200,
@@ -469,8 +471,30 @@ static int list_zip(struct archive *a, struct err *e)
     return 0;
 }
 
+/* Method 93, which older builds of libzip do not know. */
+static int read_zip_zstd(struct archive *a, const struct member *m, const zip_stat_t *st, char *buf, struct err *e)
+{
+    zip_file_t *f = zip_fopen_index(a->zip, m->at, ZIP_FL_COMPRESSED);
+    if (!f)
+        return zip_fault(a, zip_get_error(a->zip), e);
+    char *packed = mem_alloc((size_t)st->comp_size + 1, 1);
+    zip_int64_t got = zip_fread(f, packed, st->comp_size);
+    int rc = got < 0 ? zip_fault(a, zip_file_get_error(f), e) : 0;
+    if (!rc && ZSTD_decompress(buf, (size_t)m->size, packed, (size_t)got) != m->size)
+        rc = fault(e, "E_DECOMPRESS", "%s: member \"%s\" is damaged", a->path, m->name);
+    if (!rc && crc32_z(0, (const Bytef *)buf, (size_t)m->size) != st->crc)
+        rc = fault(e, "E_CHECKSUM", "%s: member \"%s\" has a wrong checksum", a->path, m->name);
+    free(packed);
+    zip_fclose(f);
+    return rc;
+}
+
 static int read_zip(struct archive *a, const struct member *m, char *buf, struct err *e)
 {
+    enum { METHOD_ZSTD = 93 };
+    zip_stat_t st;
+    if (!zip_stat_index(a->zip, m->at, 0, &st) && (st.valid & ZIP_STAT_COMP_METHOD) && st.comp_method == METHOD_ZSTD)
+        return read_zip_zstd(a, m, &st, buf, e);
     zip_file_t *f = zip_fopen_index(a->zip, m->at, 0);
     if (!f)
         return zip_fault(a, zip_get_error(a->zip), e);

@@ -108,4 +108,20 @@ int dataset_continuations(const struct sample *s, struct arena *a, const char **
 /* One line of the normalised form, as `inspect --data T=PATH --json-lines` prints it. */
 void sample_print(const struct sample *s, struct text *out);
 
+/* ---- tables of other tools --------------------------------------------------------------------------------------- */
+
+/* Rows of a file that is no hold-out: .csv or .tsv with a header, .jsonl, .json (a list, or an object that holds one
+ * under the key `inside`), .parquet, .xlsx (first sheet), .txt and .log (a text a line). Of a folder, zip or tar all
+ * tables but .json, one after another, and every .json below the folder `inside` as a row. */
+struct table;
+struct table_row {
+    const cJSON *value;         /* an object, or a text; lives until the next call */
+    const char *file;
+    int64_t number;             /* of its line or row, from 1 */
+};
+int table_open(struct table **out, const char *path, const char *inside, struct err *e);
+void table_close(struct table *t);
+/* 1: *row is the next; 0: the end; -1: damaged, *e names file and line. */
+int table_next(struct table *t, struct table_row *row, struct err *e);
+
 #endif

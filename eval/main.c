@@ -16,6 +16,7 @@ static const struct verb {
     {"selfcheck", cmd_selfcheck, "proof that batch, threads and prefixes do not change an answer"},
     {"parity", cmd_parity, "do several checkpoints hold the same weights? (exit status 1 if not)"},
     {"bench", cmd_bench, "speed on this machine beside its limits"},
+    {"import", cmd_import, "records from other harnesses and tables"},
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
     {"grade", cmd_grade, "verdicts for outputs produced elsewhere, or for a run once more"},
