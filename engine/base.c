@@ -399,42 +399,72 @@ static int write_all(int fd, const char *data, size_t n)
     return 0;
 }
 
-/* A device, a pipe or a socket cannot be replaced: the bytes go into it. */
-static int write_into(const char *path, const void *data, size_t n, struct err *e)
+/* A device, a pipe or a socket cannot be replaced: the bytes go into it, and there is no temporary name. What a link
+ * points to is replaced, not the link. */
+int file_out_open(struct file_out *f, const char *path, struct err *e)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    bool ok = fd >= 0 && write_all(fd, data, n) == 0;
-    if (fd >= 0 && close(fd) != 0)
+    struct stat st;
+    struct text temporary = {0};
+    const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    char *behind_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? realpath(path, NULL) : NULL;
+    *f = (struct file_out){.path = behind_link ? behind_link : mem_strdup(path)};
+    if (special) {
+        f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    } else {
+        text_printf(&temporary, "%s.tmp.%ld", f->path, (long)getpid());
+        f->temporary = text_take(&temporary);
+        f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    }
+    if (f->fd >= 0)
+        return 0;
+    err_machine(e, "%s: cannot be written", path);
+    free(f->path);
+    free(f->temporary);
+    *f = (struct file_out){0};
+    return -1;
+}
+
+int file_out_put(const struct file_out *f, const void *data, size_t n, struct err *e)
+{
+    return write_all(f->fd, data, n) ? err_machine(e, "%s: cannot be written", f->path) : 0;
+}
+
+void file_out_drop(struct file_out *f)
+{
+    if (!f->path)
+        return;
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->temporary)
+        unlink(f->temporary);
+    free(f->path);
+    free(f->temporary);
+    *f = (struct file_out){0};
+}
+
+int file_out_finish(struct file_out *f, struct err *e)
+{
+    bool ok = !f->temporary || fsync(f->fd) == 0;
+    if (close(f->fd) != 0)
         ok = false;
-    return ok ? 0 : err_machine(e, "%s: cannot be written", path);
+    f->fd = -1;
+    ok = ok && (!f->temporary || rename(f->temporary, f->path) == 0);
+    if (!ok)
+        err_machine(e, "%s: cannot be written", f->path);
+    file_out_drop(f);           /* nothing has the temporary name any more, unless this failed */
+    return ok ? 0 : -1;
 }
 
 int file_write_atomic(const char *path, const void *data, size_t n, struct err *e)
 {
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return write_into(path, data, n, e);
-    char *behind_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? realpath(path, NULL) : NULL;
-    if (behind_link) {
-        int failed = file_write_atomic(behind_link, data, n, e);
-        free(behind_link);
-        return failed;
+    struct file_out f;
+    if (file_out_open(&f, path, e))
+        return -1;
+    if (file_out_put(&f, data, n, e)) {
+        file_out_drop(&f);
+        return -1;
     }
-    struct text temporary = {0};
-    text_printf(&temporary, "%s.tmp.%ld", path, (long)getpid());
-    int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write_all(fd, data, n) == 0 && fsync(fd) == 0;
-    if (fd >= 0 && close(fd) != 0)
-        ok = false;
-    if (ok && rename(temporary.data, path) != 0)
-        ok = false;
-    if (!ok) {
-        err_machine(e, "%s: cannot be written", path);
-        if (fd >= 0)
-            unlink(temporary.data);
-    }
-    text_free(&temporary);
-    return ok ? 0 : -1;
+    return file_out_finish(&f, e);
 }
 
 bool file_exists(const char *path)

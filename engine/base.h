@@ -96,6 +96,13 @@ int line_read(FILE *f, struct text *line, size_t max_bytes, const char *where, s
 /* Writes to a temporary name beside path, syncs and renames: the file is either the old or the new one. A link stays a
  * link to the new file. What is no regular file (a device, a pipe) is never replaced: the bytes are written into it. */
 int file_write_atomic(const char *path, const void *data, size_t n, struct err *e);
+/* The same in pieces. After a failed put the file is still open; finish and drop close it, and without finish nothing
+ * is left. */
+struct file_out { int fd; char *path, *temporary; };
+int file_out_open(struct file_out *f, const char *path, struct err *e);
+int file_out_put(const struct file_out *f, const void *data, size_t n, struct err *e);
+int file_out_finish(struct file_out *f, struct err *e);
+void file_out_drop(struct file_out *f);                 /* harmless on {0} and behind finish */
 bool file_exists(const char *path);
 bool path_is_dir(const char *path);
 char *path_join(const char *dir, const char *name);     /* caller frees */

@@ -1,34 +1,20 @@
 /* engine.c - opening a checkpoint, and the checks in front of the decoder. */
-#define _GNU_SOURCE                     /* sched_getaffinity */
 #include "engine/cq.h"
 #include "engine/documents.h"
 #include "engine/internal.h"
 #include "engine/tokenizer.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS = 256 };
-
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-static int usable_cpus(void)
+bool tower_in(const cJSON *config, const struct weights *w, const char *key, const char *prefix)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    const int n = CPU_COUNT(&set);
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
-}
-
-/* A checkpoint has a tower if its config describes it and its weights are there: text-only copies keep the former. */
-static bool has_tower(const struct engine *m, const char *key, const char *prefix)
-{
-    if (!cJSON_IsObject(json_get(m->config_json, key)))
+    if (!cJSON_IsObject(json_get(config, key)))
         return false;
-    for (size_t i = 0; i < weights_count(m->weights); i++)
-        if (strncmp(weights_at(m->weights, i)->name, prefix, strlen(prefix)) == 0)
+    for (size_t i = 0; i < weights_count(w); i++)
+        if (strncmp(weights_at(w, i)->name, prefix, strlen(prefix)) == 0)
             return true;
     return false;
 }
@@ -55,9 +41,9 @@ static int open_towers(struct engine *m, struct err *e)
 {
     struct err fault = {0};
     int bad = 0;
-    if (has_tower(m, "vision_config", "model.vision_tower."))
+    if (tower_in(m->config_json, m->weights, "vision_config", "model.vision_tower."))
         bad = vision_open(&m->vision, m->weights, m->config_json, m->processor_json, m->image_tokens, &fault);
-    if (!bad && has_tower(m, "audio_config", "model.audio_tower."))
+    if (!bad && tower_in(m->config_json, m->weights, "audio_config", "model.audio_tower."))
         bad = audio_open(&m->audio, m->weights, m->config_json, m->processor_json, &fault);
     if (!bad)
         return check_towers_finite(m, e);
@@ -128,10 +114,7 @@ static int open_compute(struct engine *m, const struct engine_options *o, struct
     m->compute.k = kernels_find(o->kernel);
     if (!m->compute.k)
         return err_set(e, EXIT_USAGE, "kernel \"%s\": this CPU has no such instruction set (try generic)", o->kernel);
-    if (o->n_threads < 0 || o->n_threads > MAX_THREADS)
-        return err_set(e, EXIT_USAGE, "threads: a number from 1 to %d was expected, not %d", MAX_THREADS, o->n_threads);
-    m->compute.pool = pool_new(o->n_threads ? o->n_threads : usable_cpus());
-    return 0;
+    return pool_open(&m->compute.pool, o->n_threads, e);
 }
 
 int engine_open(struct engine **out, const char *path, const struct engine_options *options, struct err *e)

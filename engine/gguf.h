@@ -57,6 +57,9 @@ void gguf_strings(const struct gguf_value *v, void (*see)(void *arg, uint64_t i,
  * that has the metadata, g itself where there are no parts. */
 void gguf_tensors(const struct gguf *g, const struct gguf *first, struct arena *a, struct tensor_list *out);
 
+/* The ggml type whose blocks the tensor's bytes are, wherever it comes from; NULL if they are none. */
+const struct ggml_type *gguf_stored_type(const struct tensor *t);
+
 /* Checks that g is part `index` (from 0) of *n_parts, by its metadata and the name of its file. Part 0 sets *n_parts
  * (1: not split) and *n_tensors, the tensors that all parts are said to hold (-1: it does not say). */
 int gguf_split(const struct gguf *g, int index, int *n_parts, int64_t *n_tensors, struct err *e);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_STOPS = 32 };
+
 /* ---- metadata -------------------------------------------------------------------------------------------------- */
 
 static const char *const architectures[] = {"gemma4", "gemma-4-e2b-it-hybrid"};
@@ -269,23 +271,34 @@ static int find_piece(const struct vocabulary *v, const char *name)
     return -1;
 }
 
-/* Generation ends at these names whatever the file says, and at its own end token. */
-static void add_ids(const struct gguf *g, const struct vocabulary *v, cJSON *config)
+/* The file's own list; else generation ends at these names whatever the file says, and at its own end token. */
+static void add_stops(const struct gguf *g, const struct vocabulary *v, cJSON *eos)
 {
     static const char *const stops[] = {"<eos>", "<turn|>", "<|tool_response>"};
+    const struct gguf_value *all = gguf_find(g, GGUF_STOP_TOKENS);
+    double own = token_id(g, "tokenizer.ggml.eos_token_id", -1), id;
+    if (all && all->kind == GGUF_ARRAY && all->count > 0 && all->count <= MAX_STOPS) {
+        for (uint64_t i = 0; i < all->count; i++)
+            if (gguf_number(all, i, &id))
+                cJSON_AddItemToArray(eos, cJSON_CreateNumber(id));
+        return;
+    }
+    if (own >= 0)
+        cJSON_AddItemToArray(eos, cJSON_CreateNumber(own));
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
+        const int named = find_piece(v, stops[i]);
+        if (named >= 0 && named != own)
+            cJSON_AddItemToArray(eos, cJSON_CreateNumber(named));
+    }
+}
+
+static void add_ids(const struct gguf *g, const struct vocabulary *v, cJSON *config)
+{
     static const char *const marks[][2] = {
         {"image_token_id", "<|image|>"}, {"boi_token_id", "<|image>"}, {"eoi_token_id", "<image|>"},
         {"audio_token_id", "<|audio|>"}, {"boa_token_id", "<|audio>"}, {"eoa_token_id", "<audio|>"},
         {"video_token_id", "<|video|>"}};
-    cJSON *eos = cJSON_AddArrayToObject(config, "eos_token_id");
-    double own = token_id(g, "tokenizer.ggml.eos_token_id", -1);
-    if (own >= 0)
-        cJSON_AddItemToArray(eos, cJSON_CreateNumber(own));
-    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
-        int id = find_piece(v, stops[i]);
-        if (id >= 0 && id != own)
-            cJSON_AddItemToArray(eos, cJSON_CreateNumber(id));
-    }
+    add_stops(g, v, cJSON_AddArrayToObject(config, "eos_token_id"));
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         int id = find_piece(v, marks[i][1]);
         if (id >= 0)

@@ -6,11 +6,17 @@
 
 #include "engine/gguf.h"
 
+/* Keys of this program's own: every id that ends an answer; the budget of a picture. */
+#define GGUF_STOP_TOKENS "tokenizer.ggml.eos_token_ids"
+#define GGUF_IMAGE_TOKENS "max_soft_tokens"             /* behind "clip.vision." */
+
 enum gguf_content { GGUF_OTHER, GGUF_DECODER, GGUF_PROJECTOR };
 enum gguf_content gguf_content(const struct gguf *g);
 /* The name that a checkpoint folder has for a tensor ("model.layers.3.mlp.up_proj.weight"); the name itself where
  * there is none. From the arena. */
 const char *gguf_tensor_name(struct arena *a, const char *name);
+/* The inverse, for any name that a checkpoint has for a tensor of the decoder, a tower or the probe; NULL for others. */
+const char *gguf_file_name(struct arena *a, const char *name);
 
 /* config.json, tokenizer.json and the chat template of a decoder; the caller frees them. `w` holds its tensors; NULL:
  * no configuration is wanted. */

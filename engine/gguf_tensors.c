@@ -126,14 +126,16 @@ static const char *layer_name(struct arena *a, const char *prefix, const char *n
                         weight && bounded ? ".linear" : "", bare ? "" : dot);
 }
 
+static const struct { const char *begin, *folder; const struct name *names; } layers[] = {
+    {"blk.", "model.", decoder_names}, {"v.blk.", "model.vision_tower.encoder.", vision_names},
+    {"a.blk.", "model.audio_tower.", audio_names}};
+enum { N_LAYER_KINDS = sizeof layers / sizeof *layers };
+
 const char *gguf_tensor_name(struct arena *a, const char *name)
 {
-    static const struct { const char *begin, *folder; const struct name *names; } layers[] = {
-        {"blk.", "model.", decoder_names}, {"v.blk.", "model.vision_tower.encoder.", vision_names},
-        {"a.blk.", "model.audio_tower.", audio_names}};
     bool bounded;
     const char *found = find_name(whole_names, name, strlen(name), &bounded);
-    for (size_t i = 0; i < sizeof layers / sizeof *layers && !found; i++) {
+    for (size_t i = 0; i < N_LAYER_KINDS && !found; i++) {
         const size_t begin = strlen(layers[i].begin);
         if (strncmp(name, layers[i].begin, begin) != 0)
             continue;
@@ -142,6 +144,53 @@ const char *gguf_tensor_name(struct arena *a, const char *name)
             found = layer_name(a, layers[i].folder, name + begin, digits, layers[i].names, name + begin + digits + 1);
     }
     return found ? found : name;
+}
+
+static bool is_bound(const char *s)
+{
+    static const char *const bounds[] = {".input_min", ".input_max", ".output_min", ".output_max"};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (strcmp(s, bounds[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The inverse of layer_name: `rest` stands behind "layers.N.". */
+static const char *file_layer_name(struct arena *a, const char *begin, const char *number, size_t digits,
+                                   const struct name *names, const char *rest)
+{
+    for (; names->gguf; names++) {
+        const size_t n = strlen(names->folder);
+        if (strncmp(rest, names->folder, n) != 0)
+            continue;
+        const char *end = rest + n;
+        const bool weight = strcmp(end, names->bounded ? ".linear.weight" : ".weight") == 0 || !*end;
+        if (weight || (names->bounded && is_bound(end)))
+            return arena_printf(a, "%s%.*s.%s%s", begin, (int)digits, number, names->gguf, weight ? ".weight" : end);
+    }
+    return NULL;
+}
+
+const char *gguf_file_name(struct arena *a, const char *name)
+{
+    static const char nested[] = "model.language_model.", probe[] = "handoff_probe.";
+    if (strncmp(name, nested, sizeof nested - 1) == 0)
+        name = arena_printf(a, "model.%s", name + sizeof nested - 1);
+    if (strncmp(name, probe, sizeof probe - 1) == 0)
+        return name + strlen("handoff_");
+    for (const struct name *n = whole_names; n->gguf; n++)
+        if (strcmp(n->folder, name) == 0)
+            return n->gguf;
+    for (size_t i = 0; i < N_LAYER_KINDS; i++) {
+        const size_t folder = strlen(layers[i].folder), begin = folder + strlen("layers.");
+        if (strncmp(name, layers[i].folder, folder) != 0 || strncmp(name + folder, "layers.", begin - folder) != 0)
+            continue;
+        const size_t digits = strspn(name + begin, "0123456789");
+        if (digits && name[begin + digits] == '.')
+            return file_layer_name(a, layers[i].begin, name + begin, digits, layers[i].names,
+                                   name + begin + digits + 1);
+    }
+    return NULL;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------------------------- */
@@ -231,6 +280,12 @@ static void read_blocks(const struct tensor *t, int64_t first, int64_t n, float 
 }
 
 static const struct tensor_codec blocks = {.read = read_blocks};
+
+const struct ggml_type *gguf_stored_type(const struct tensor *t)
+{
+    return t->codec == &blocks && t->skip == 0 ? t->aux : t->type == TENSOR_CODED || t->type == TENSOR_OTHER ? NULL
+           : ggml_type_named(tensor_type_name(t->type));
+}
 
 static enum tensor_type type_of(const struct ggml_type *t)
 {

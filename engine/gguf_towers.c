@@ -69,6 +69,9 @@ static int add_vision(cJSON *config, const struct gguf *g, const struct weights 
     cJSON_AddNumberToObject(c, "rms_norm_eps", gguf_decimal(gguf_read(&r, "attention.layer_norm_epsilon", 0)));
     cJSON_AddNumberToObject(c, "position_embedding_size",
                             size_of(w, "model.vision_tower.patch_embedder.position_embedding_table", 3, 1));
+    const double budget = gguf_read_or(&r, GGUF_IMAGE_TOKENS, 0);
+    if (budget > 0)
+        cJSON_AddNumberToObject(config, "vision_soft_tokens_per_image", budget);
     cJSON_AddBoolToObject(c, "standardize", weights_find(w, "model.vision_tower.std_bias") != NULL);
     cJSON_AddBoolToObject(c, "use_clipped_linears", is_bounded(w, "model.vision_tower."));
     return r.bad ? -1 : 0;

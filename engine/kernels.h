@@ -17,6 +17,8 @@
 
 struct pool;
 struct pool *pool_new(int n_threads);
+/* The same with a user's number: 0 means as many as the process may run on, one out of range is wrong usage. */
+int pool_open(struct pool **out, int n_threads, struct err *e);
 void pool_free(struct pool *p);
 int pool_size(const struct pool *p);
 /* Calls task(arg, i) for every i in [0, n), in any order, on all threads; returns when all are done. `p` may be NULL:

@@ -1,10 +1,14 @@
 /* pool.c - a pool of threads that runs the indices of a loop. Which thread takes which index is left to chance: no
  * task may depend on another, and none may share a sum. */
+#define _GNU_SOURCE                     /* sched_getaffinity */
 #include "engine/kernels.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+enum { MAX_THREADS = 256 };
 
 struct pool {
     int n_threads;              /* the caller included */
@@ -58,6 +62,24 @@ struct pool *pool_new(int n_threads)
     while (p->n_threads < n_threads && pthread_create(&p->threads[p->n_threads - 1], NULL, helper, p) == 0)
         p->n_threads++;
     return p;
+}
+
+static int usable_cpus(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    const int n = CPU_COUNT(&set);
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+int pool_open(struct pool **out, int n_threads, struct err *e)
+{
+    *out = NULL;
+    if (n_threads < 0 || n_threads > MAX_THREADS)
+        return err_set(e, EXIT_USAGE, "threads: a number from 1 to %d was expected, not %d", MAX_THREADS, n_threads);
+    *out = pool_new(n_threads ? n_threads : usable_cpus());
+    return 0;
 }
 
 void pool_free(struct pool *p)

@@ -4,6 +4,10 @@
 
 #include "engine/kernels.h"
 
+/* A checkpoint has a tower if its config describes it ("vision_config") and its weights are there ("model.vision_tower.":
+ * text-only copies keep the former). */
+bool tower_in(const cJSON *config, const struct weights *w, const char *key, const char *prefix);
+
 /* Both take their sizes from config.json and the tensors' shapes, and refuse what does not fit together. `processor`
  * is processor_config.json (or preprocessor_config.json), NULL if the checkpoint has none. */
 struct vision;

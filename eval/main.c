@@ -15,6 +15,7 @@ static const struct verb {
     {"probe", cmd_probe, "confidence for hidden rows captured anywhere"},
     {"selfcheck", cmd_selfcheck, "proof that batch, threads and prefixes do not change an answer"},
     {"parity", cmd_parity, "do several checkpoints hold the same weights? (exit status 1 if not)"},
+    {"quantize", cmd_quantize, "a checkpoint written again with other weights"},
     {"bench", cmd_bench, "speed on this machine beside its limits"},
     {"import", cmd_import, "records from other harnesses and tables"},
     {"merge", cmd_merge, "the shards of a run into one"},

@@ -8,7 +8,7 @@
 
 void progress_start(struct progress *p, int64_t total)
 {
-    *p = (struct progress){.shown = isatty(2), .start_ms = clock_ms(), .total = total};
+    *p = (struct progress){.shown = isatty(2), .start_ms = clock_ms(), .total = total, .unit = "samples"};
 }
 
 static void put_duration(struct text *t, double seconds)
@@ -32,7 +32,7 @@ void progress_update(struct progress *p, const char *what)
     text_printf(&line, "%s  %lld", what, (long long)finished);
     if (p->total > 0)
         text_printf(&line, "/%lld  %lld%%", (long long)p->total, (long long)(100 * finished / p->total));
-    text_printf(&line, "  %.1f samples/s", rate);
+    text_printf(&line, "  %.1f %s/s", rate, p->unit);
     if (p->total > 0 && p->done > 0) {
         text_puts(&line, "  ");
         put_duration(&line, (double)(p->total - finished) / rate);

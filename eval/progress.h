@@ -9,6 +9,7 @@ struct progress {
     bool shown;                 /* standard error is a terminal */
     double start_ms, last_ms;
     int64_t total, before, done;        /* total -1: unknown; before: finished by an earlier session */
+    const char *unit;           /* "samples" unless the caller changes it */
     int width;                  /* characters now on the line */
 };
 void progress_start(struct progress *p, int64_t total);

@@ -1,5 +1,5 @@
 /* Block quantisers against ggml's own: the same source and importances, the blocks of its files. */
-#include "engine/engine.h"
+#include "engine/gguf.h"
 #include "engine/quantize_blocks.h"
 #include "tests/test.h"
 
@@ -108,7 +108,7 @@ static void peer_files(void)
             float *x = NEW(float, columns);
             for (int64_t r = 0; r < n / columns; r++) {
                 tensor_read_f32(s, r * columns, columns, x);
-                quantize_row(t->coded, x, columns, NULL, out + (size_t)r * row);
+                quantize_row(gguf_stored_type(t), x, columns, NULL, out + (size_t)r * row);
             }
             CHECK_MSG(memcmp(out, t->data, t->n_bytes) == 0, "%s: %s (%s) differs", files[f], t->name, t->type_name);
             compared++;

@@ -1,0 +1,270 @@
+/* quantize_gguf.c - GGUF output: the decoder and the probe in the model file, the towers in a projector file beside it,
+ * as llama.cpp's converter and llama-quantize divide and type them. */
+#include "engine/gguf_metadata.h"
+#include "engine/gguf_mix.h"
+#include "engine/gguf_model.h"
+#include "engine/quantize_blocks.h"
+#include "engine/quantize_job.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct quantize_type types[] = {
+    {"F32", "GGUF", "every number as it is"}, {"F16", "GGUF", "16 bits"}, {"BF16", "GGUF", "16 bits, range of F32"},
+    {"Q8_0", "GGUF", "8.5 bits a weight"}, {"Q6_K", "GGUF", "6.6"},
+    {"Q5_K_M", "GGUF", "5.5, sensitive matrices 6.6"}, {"Q5_K_S", "GGUF", "5.5"}, {"Q5_1", "GGUF", "6.0"},
+    {"Q5_0", "GGUF", "5.5"}, {"Q4_K_M", "GGUF", "4.5, sensitive matrices 6.6"}, {"Q4_K_S", "GGUF", "4.5"},
+    {"Q4_1", "GGUF", "5.0"}, {"Q4_0", "GGUF", "4.5"}, {"IQ4_NL", "GGUF", "4.5"}, {"IQ4_XS", "GGUF", "4.25"},
+    {"Q3_K_L", "GGUF", "3.4, sensitive matrices 5.5"}, {"Q3_K_M", "GGUF", "3.4, sensitive matrices 4.5"},
+    {"Q3_K_S", "GGUF", "3.4"}, {"Q2_K", "GGUF", "2.6, sensitive matrices 3.4"},
+    {0}};
+
+/* ---- tensors --------------------------------------------------------------------------------------------------- */
+
+/* A tensor of the file: under its new name and in its new layout, with the type that it gets. */
+struct item { struct tensor t; const struct ggml_type *type; };
+struct file { struct arena arena; struct item *item; size_t n, cap; int64_t elements; };
+
+static void add_item(struct file *f, const struct tensor *t, const struct ggml_type *type)
+{
+    if (f->n == f->cap) {
+        f->cap = f->cap ? 2 * f->cap : 512;
+        f->item = mem_grow(f->item, f->cap, sizeof *f->item);
+    }
+    f->item[f->n++] = (struct item){*t, type};
+    f->elements += tensor_elements(t);
+}
+
+static void file_free(struct file *f)
+{
+    arena_free(&f->arena);
+    free(f->item);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Layers in their order, what is in none in front; then by name: the order that the mixes count in. */
+static int by_layer(const void *a, const void *b)
+{
+    const char *x = ((const struct item *)a)->t.name, *y = ((const struct item *)b)->t.name;
+    int layer[2] = {-1, -1};
+    sscanf(x, "blk.%d.", &layer[0]);
+    sscanf(y, "blk.%d.", &layer[1]);
+    return layer[0] != layer[1] ? (layer[0] < layer[1] ? -1 : 1) : strcmp(x, y);
+}
+
+/* ---- the model file -------------------------------------------------------------------------------------------- */
+
+/* Pairs of a full layer that turn have the divisor 1, the others one that stops them. */
+static void add_rope_divisors(struct file *f, const struct attention_kind *full)
+{
+    const int n = full->head_dim / 2;
+    float *divisor = ARENA_NEW(&f->arena, float, n);
+    for (int i = 0; i < n; i++)
+        divisor[i] = i < full->rope_pairs ? 1 : 1e30f;
+    const struct tensor t = {.name = "rope_freqs.weight", .file = "", .type = TENSOR_F32, .type_name = "F32",
+                             .n_dims = 1, .dim = {n}, .data = divisor, .n_bytes = (size_t)n * sizeof *divisor};
+    add_item(f, &t, ggml_type_named("F32"));
+}
+
+static bool is_gguf(const struct quantize_job *job)
+{
+    return job->documents.sha.config[0] != '\0';
+}
+
+/* Everything that is not a tower's, under the file's names. Of a GGUF input also tensors that are unknown here. */
+static void collect_model(struct file *f, struct quantize_job *job, bool *with_probe)
+{
+    bool has_divisors = false;
+    for (size_t i = 0; i < weights_count(job->weights); i++) {
+        struct tensor t = *weights_at(job->weights, i);
+        if (quantize_is_tower(&t))
+            continue;
+        const char *name = gguf_file_name(&f->arena, t.name);
+        if (!name && is_gguf(job))
+            name = t.name;
+        if (!name || t.type == TENSOR_OTHER || t.n_dims > 4) {
+            text_printf(&job->report->notes, "left out: tensor %s (%s)\n", t.name, t.type_name);
+            continue;
+        }
+        *with_probe |= strncmp(name, "probe.", 6) == 0;
+        has_divisors |= strcmp(name, "rope_freqs.weight") == 0;
+        t.name = name;
+        add_item(f, &t, NULL);
+    }
+    if (!has_divisors)
+        add_rope_divisors(f, &job->config.kind[1]);
+    qsort(f->item, f->n, sizeof *f->item, by_layer);
+}
+
+/* Matrices get the mix's type; vectors, norms and the probe stay float32. */
+static void choose_types(struct file *f, struct quantize_job *job, const struct gguf_mix *mix)
+{
+    const struct ggml_type *f32 = ggml_type_named("F32"), *base = ggml_type_named(mix->base);
+    struct gguf_mixing m = {.mix = mix, .n_layers = job->config.n_layers,
+                            .heads_per_kv = job->config.n_heads / job->config.n_kv_heads};
+    for (size_t i = 0; i < f->n; i++)
+        m.n_attn_v += strstr(f->item[i].t.name, "attn_v.weight") != NULL;
+    for (size_t i = 0; i < f->n; i++) {
+        struct item *it = &f->item[i];
+        const struct tensor *t = &it->t;
+        const struct ggml_type *mixed = NULL, *stored = gguf_stored_type(t);
+        const bool matrix = t->n_dims >= 2 && !ends_with(t->name, "_norm.weight") &&
+                            strncmp(t->name, "probe.", 6) != 0;
+        if (matrix && base->block_elements > 1)
+            mixed = gguf_mix_type(&m, t->name, t->dim[t->n_dims - 1]);
+        it->type = !matrix ? f32 : base->block_elements == 1 ? base : mixed ? mixed : stored ? stored : f32;
+        job->report->n_fallbacks += mixed && m.fell_back;
+    }
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------- */
+
+struct coding { const struct ggml_type *type; const float *importance; bool any_value; };
+
+static bool code_row(void *arg, int64_t row, float *x, int64_t columns, uint8_t *out)
+{
+    const struct coding *c = arg;
+    const float limit = c->type->id == 1 ? 65520 : INFINITY;
+    bool fits = true;
+    (void)row;
+    for (int64_t i = 0; i < columns; i++)
+        fits &= fabsf(x[i]) < limit;
+    if (fits || c->any_value)
+        quantize_row(c->type, x, columns, c->importance, out);
+    return fits || c->any_value;
+}
+
+struct sink { const struct file_out *out; size_t row_bytes; };
+
+static int write_rows(void *arg, const uint8_t *rows, int64_t first, int64_t n, struct err *e)
+{
+    const struct sink *s = arg;
+    (void)first;
+    return file_out_put(s->out, rows, (size_t)n * s->row_bytes, e);
+}
+
+static int copy_tensor(struct quantize_job *job, const struct tensor *t, const struct file_out *out, struct err *e)
+{
+    enum { PIECE = 8 << 20 };
+    int bad = 0;
+    for (size_t at = 0; at < t->n_bytes && !bad; at += PIECE) {
+        const size_t n = t->n_bytes - at < PIECE ? t->n_bytes - at : PIECE;
+        bad = file_out_put(out, (const uint8_t *)t->data + at, n, e) || quantize_step(job, t->name, (int64_t)n, e);
+    }
+    return bad;
+}
+
+static int write_tensor(struct quantize_job *job, const struct item *it, const struct file_out *out, struct err *e)
+{
+    const struct tensor *t = &it->t;
+    const int64_t columns = t->n_dims ? t->dim[t->n_dims - 1] : 1;
+    if (gguf_stored_type(t) == it->type)
+        return copy_tensor(job, t, out, e);
+    /* The bounds of a clipped layer may be infinite. */
+    struct coding c = {.type = it->type, .any_value = ends_with(t->name, "put_min") || ends_with(t->name, "put_max")};
+    struct sink s = {out, gguf_row_bytes(it->type, columns)};
+    const struct row_coder coder = {s.row_bytes, code_row, &c,
+                                    it->type->id == 1 ? "finite weights that fit in F16" : "finite weights"};
+    return quantize_rows(job, t, columns, &coder, write_rows, &s, e);
+}
+
+static int write_data(struct quantize_job *job, const struct file *f, const struct gguf_out *g,
+                      const struct file_out *out, int index, struct err *e)
+{
+    if (gguf_write_header(g, out, e))
+        return -1;
+    for (size_t i = 0; i < f->n; i++) {
+        const struct item *it = &f->item[i];
+        const struct tensor *t = &it->t;
+        const int64_t n = tensor_elements(t), columns = t->n_dims ? t->dim[t->n_dims - 1] : 1;
+        const size_t bytes = (size_t)(columns ? n / columns : 0) * gguf_row_bytes(it->type, columns);
+        if (write_tensor(job, it, out, e) || gguf_write_padding(out, bytes, e))
+            return -1;
+        const struct quantized done = {.name = mem_strdup(t->name), .from = t->type_name, .to = it->type->name,
+                                       .elements = n, .bytes_before = t->n_bytes, .bytes = bytes, .file = index};
+        quantize_report_tensor(job->report, &done);
+    }
+    return 0;
+}
+
+/* g has the metadata. */
+static int write_file(struct quantize_job *job, const struct file *f, struct gguf_out *g, const char *path,
+                      struct err *e)
+{
+    struct file_out out;
+    for (size_t i = 0; i < f->n; i++)
+        gguf_add_tensor(g, f->item[i].t.name, f->item[i].t.n_dims, f->item[i].t.dim, f->item[i].type);
+    if (file_out_open(&out, path, e))
+        return -1;
+    const int index = quantize_report_file(job->report, path);
+    if (write_data(job, f, g, &out, index, e)) {
+        file_out_drop(&out);
+        return -1;
+    }
+    return file_out_finish(&out, e);
+}
+
+/* The metadata of a GGUF input are copied: there may be more in them than this program knows. */
+static int put_metadata(struct gguf_out *g, const struct quantize_job *job, const struct file *f, bool with_probe,
+                        int file_type, struct err *e)
+{
+    struct mapped input;
+    struct arena a = {0};
+    struct gguf from;
+    if (!is_gguf(job)) {
+        gguf_model_metadata(g, job, with_probe, file_type, f->elements);
+        return 0;
+    }
+    if (map_open(&input, job->request->in, e))
+        return -1;
+    const int bad = gguf_parse(&input, &a, &from, e);
+    if (!bad)
+        gguf_copy_metadata(g, &from, with_probe, file_type);
+    arena_free(&a);
+    map_close(&input);
+    return bad;
+}
+
+static int write_model(struct quantize_job *job, const char *path, struct err *e)
+{
+    struct file f = {0};
+    struct gguf_out g = {0};
+    bool with_probe = false;
+    const struct gguf_mix *mix = gguf_mix_named(job->type->name);
+    collect_model(&f, job, &with_probe);
+    choose_types(&f, job, mix);
+    const int bad = put_metadata(&g, job, &f, with_probe, mix->file_type, e) || write_file(job, &f, &g, path, e);
+    gguf_out_free(&g);
+    file_free(&f);
+    return bad;
+}
+
+/* A name of its own if a folder was given. */
+static char *out_path(const struct quantize_job *job)
+{
+    const char *out = job->request->out;
+    if (!path_is_dir(out))
+        return mem_strdup(out);
+    struct text name = {0};
+    text_printf(&name, "%s-%s.gguf", job->name, job->type->name);
+    char *path = path_join(out, name.data);
+    text_free(&name);
+    return path;
+}
+
+static int write_gguf(struct quantize_job *job, struct err *e)
+{
+    char *path = out_path(job);
+    const int bad = quantize_check_out(job, path, e) || write_model(job, path, e);
+    free(path);
+    return bad;
+}
+
+const struct quantize_format quantize_gguf = {types, write_gguf};
