@@ -18,6 +18,10 @@ const char *gguf_tensor_name(struct arena *a, const char *name);
 /* The inverse, for any name that a checkpoint has for a tensor of the decoder, a tower or the probe; NULL for others. */
 const char *gguf_file_name(struct arena *a, const char *name);
 
+/* Gives a tower's tensor of a checkpoint folder (`patch`: side of a picture's patches) the layout of a projector file;
+ * changed values are from the arena. Its name stays. */
+void gguf_projector_layout(struct arena *a, struct tensor *t, int patch);
+
 /* config.json, tokenizer.json and the chat template of a decoder; the caller frees them. `w` holds its tensors; NULL:
  * no configuration is wanted. */
 struct gguf_documents {

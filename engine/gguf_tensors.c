@@ -2,6 +2,7 @@
  * where they lie; only small tensors that a converter has changed are copied and changed back. */
 #include "engine/gguf_model.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -231,13 +232,52 @@ static void flatten_patches(struct arena *a, struct tensor *t)
     t->dim[1] = colours * pixels;
 }
 
-/* It is stored behind the softplus that the tower applies: x = log(e^y - 1). */
-static void undo_softplus(struct arena *a, struct tensor *t)
+/* The other way. */
+static void unflatten_patches(struct arena *a, struct tensor *t, int patch)
+{
+    const int64_t out = t->dim[0], pixels = (int64_t)patch * patch, colours = t->dim[1] / pixels;
+    float *v = own_values(a, t), *image = ARENA_NEW(a, float, colours * pixels);
+    for (int64_t o = 0; o < out; o++) {
+        float *row = v + o * colours * pixels;
+        for (int64_t c = 0; c < colours; c++)
+            for (int64_t p = 0; p < pixels; p++)
+                image[c * pixels + p] = row[p * colours + c];
+        memcpy(row, image, (size_t)(colours * pixels) * sizeof *row);
+    }
+    t->n_dims = 4;
+    t->dim[1] = colours;
+    t->dim[2] = t->dim[3] = patch;
+}
+
+static float softplus(float x)
+{
+    return x > 20 ? x : (float)log1p(exp((double)x));
+}
+
+static void apply_softplus(struct arena *a, struct tensor *t)
 {
     const int64_t n = tensor_elements(t);
     float *v = own_values(a, t);
     for (int64_t i = 0; i < n; i++)
-        v[i] = v[i] > 30 ? v[i] : (float)log(expm1(v[i]));
+        v[i] = softplus(v[i]);
+}
+
+/* It is stored behind the softplus that the tower applies: x = log(e^y - 1). Of the numbers that have this softplus
+ * the one of 16 bits is taken, if there is one: checkpoints have such. */
+static void undo_softplus(struct arena *a, struct tensor *t)
+{
+    const int64_t n = tensor_elements(t);
+    float *v = own_values(a, t);
+    for (int64_t i = 0; i < n; i++) {
+        const float x = v[i] > 20 ? v[i] : (float)log(expm1(v[i]));
+        uint32_t bits;
+        float brief;
+        memcpy(&bits, &x, sizeof bits);
+        bits = (bits + 0x8000) & 0xffff0000;
+        memcpy(&brief, &bits, sizeof brief);
+        const float distance = fabsf(softplus(brief) - v[i]);
+        v[i] = distance <= v[i] * FLT_EPSILON ? brief : x;
+    }
 }
 
 static void restore_layout(struct arena *a, struct tensor *t)
@@ -254,6 +294,20 @@ static void restore_layout(struct arena *a, struct tensor *t)
         t->n_dims = 3;
         t->dim[2] = t->dim[1];
         t->dim[1] = 1;
+    }
+}
+
+void gguf_projector_layout(struct arena *a, struct tensor *t, int patch)
+{
+    const bool small = tensor_elements(t) <= MAX_OWN;
+    if (ends_with(t->name, "patch_embedder.input_proj.weight") && t->n_dims == 2 && small &&
+        t->dim[1] % ((int64_t)patch * patch) == 0)
+        unflatten_patches(a, t, patch);
+    if (ends_with(t->name, "self_attn.per_dim_scale") && small)
+        apply_softplus(a, t);
+    if (ends_with(t->name, "depthwise_conv1d.weight") && t->n_dims == 3 && t->dim[1] == 1) {
+        t->n_dims = 2;
+        t->dim[1] = t->dim[2];
     }
 }
 

@@ -167,8 +167,6 @@ static int open_job(struct quantize_job *job, struct err *e)
         return err_input(e, "%s: a checkpoint folder with config.json, a .gguf file or a Cactus bundle was expected",
                          q->in);
     const char *mmproj = q->no_towers ? "none" : q->mmproj;
-    if (path_is_dir(q->in) && q->no_towers)
-        mmproj = NULL;
     if (pool_open(&job->pool, q->n_threads, e) || documents_projector(&job->projector, &n_beside, q->in, mmproj, e) ||
         weights_open(&job->weights, q->in, e) ||
         (job->projector && weights_add(job->weights, job->projector, e)) ||

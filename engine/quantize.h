@@ -19,6 +19,7 @@ struct quantize_request {
     const char *type;           /* a name of quantize_type_at, in any case */
     const char *mmproj;         /* towers of a GGUF input, as in engine_options */
     bool no_towers;             /* leave vision and audio out */
+    const char *tower_type;     /* "F32", "F16", "BF16"; NULL: as the towers are stored. Those of a GGUF input are copied */
     const char *probe;          /* handoff probe from another file; NULL: the checkpoint's own, if it has one */
     bool force;                 /* replace files that are there already */
     int n_threads;              /* 0: as many as the process may run on */
@@ -40,7 +41,7 @@ struct quantize_report {
     const char *type;           /* canonical name */
     struct quantized *tensor;
     size_t n, cap;
-    char *files[4];             /* what was written, the model first */
+    char *files[4];             /* what was written: the towers first */
     int n_files;
     struct text notes;          /* lines for the user: what was left out */
     int n_fallbacks;            /* matrices that got another type than the mix wanted: their rows fit no block */

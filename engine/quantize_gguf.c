@@ -1,15 +1,18 @@
 /* quantize_gguf.c - GGUF output: the decoder and the probe in the model file, the towers in a projector file beside it,
  * as llama.cpp's converter and llama-quantize divide and type them. */
+#define _GNU_SOURCE                     /* strcasecmp */
 #include "engine/gguf_metadata.h"
 #include "engine/gguf_mix.h"
 #include "engine/gguf_model.h"
 #include "engine/quantize_blocks.h"
 #include "engine/quantize_job.h"
+#include "engine/vision.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct quantize_type types[] = {
     {"F32", "GGUF", "every number as it is"}, {"F16", "GGUF", "16 bits"}, {"BF16", "GGUF", "16 bits, range of F32"},
@@ -24,16 +27,16 @@ static const struct quantize_type types[] = {
 /* ---- tensors --------------------------------------------------------------------------------------------------- */
 
 /* A tensor of the file: under its new name and in its new layout, with the type that it gets. */
-struct item { struct tensor t; const struct ggml_type *type; };
+struct item { struct tensor t; const struct ggml_type *type; const char *from; size_t bytes_before; };
 struct file { struct arena arena; struct item *item; size_t n, cap; int64_t elements; };
 
-static void add_item(struct file *f, const struct tensor *t, const struct ggml_type *type)
+static void add_item(struct file *f, const struct tensor *t, const struct tensor *from, const struct ggml_type *type)
 {
     if (f->n == f->cap) {
         f->cap = f->cap ? 2 * f->cap : 512;
         f->item = mem_grow(f->item, f->cap, sizeof *f->item);
     }
-    f->item[f->n++] = (struct item){*t, type};
+    f->item[f->n++] = (struct item){*t, type, from->type_name, from->n_bytes};
     f->elements += tensor_elements(t);
 }
 
@@ -70,7 +73,7 @@ static void add_rope_divisors(struct file *f, const struct attention_kind *full)
         divisor[i] = i < full->rope_pairs ? 1 : 1e30f;
     const struct tensor t = {.name = "rope_freqs.weight", .file = "", .type = TENSOR_F32, .type_name = "F32",
                              .n_dims = 1, .dim = {n}, .data = divisor, .n_bytes = (size_t)n * sizeof *divisor};
-    add_item(f, &t, ggml_type_named("F32"));
+    add_item(f, &t, &t, ggml_type_named("F32"));
 }
 
 static bool is_gguf(const struct quantize_job *job)
@@ -96,7 +99,7 @@ static void collect_model(struct file *f, struct quantize_job *job, bool *with_p
         *with_probe |= strncmp(name, "probe.", 6) == 0;
         has_divisors |= strcmp(name, "rope_freqs.weight") == 0;
         t.name = name;
-        add_item(f, &t, NULL);
+        add_item(f, &t, &t, NULL);
     }
     if (!has_divisors)
         add_rope_divisors(f, &job->config.kind[1]);
@@ -187,28 +190,26 @@ static int write_data(struct quantize_job *job, const struct file *f, const stru
         const size_t bytes = (size_t)(columns ? n / columns : 0) * gguf_row_bytes(it->type, columns);
         if (write_tensor(job, it, out, e) || gguf_write_padding(out, bytes, e))
             return -1;
-        const struct quantized done = {.name = mem_strdup(t->name), .from = t->type_name, .to = it->type->name,
-                                       .elements = n, .bytes_before = t->n_bytes, .bytes = bytes, .file = index};
+        const struct quantized done = {.name = mem_strdup(t->name), .from = it->from, .to = it->type->name,
+                                       .elements = n, .bytes_before = it->bytes_before, .bytes = bytes, .file = index};
         quantize_report_tensor(job->report, &done);
     }
     return 0;
 }
 
-/* g has the metadata. */
+/* g has the metadata. `out` is left for file_out_finish. */
 static int write_file(struct quantize_job *job, const struct file *f, struct gguf_out *g, const char *path,
-                      struct err *e)
+                      struct file_out *out, struct err *e)
 {
-    struct file_out out;
     for (size_t i = 0; i < f->n; i++)
         gguf_add_tensor(g, f->item[i].t.name, f->item[i].t.n_dims, f->item[i].t.dim, f->item[i].type);
-    if (file_out_open(&out, path, e))
+    if (file_out_open(out, path, e))
         return -1;
-    const int index = quantize_report_file(job->report, path);
-    if (write_data(job, f, g, &out, index, e)) {
-        file_out_drop(&out);
+    if (write_data(job, f, g, out, quantize_report_file(job->report, path), e)) {
+        file_out_drop(out);
         return -1;
     }
-    return file_out_finish(&out, e);
+    return 0;
 }
 
 /* The metadata of a GGUF input are copied: there may be more in them than this program knows. */
@@ -240,11 +241,167 @@ static int write_model(struct quantize_job *job, const char *path, struct err *e
     const struct gguf_mix *mix = gguf_mix_named(job->type->name);
     collect_model(&f, job, &with_probe);
     choose_types(&f, job, mix);
-    const int bad = put_metadata(&g, job, &f, with_probe, mix->file_type, e) || write_file(job, &f, &g, path, e);
+    struct file_out out;
+    const int bad = put_metadata(&g, job, &f, with_probe, mix->file_type, e) ||
+                    write_file(job, &f, &g, path, &out, e) || file_out_finish(&out, e);
     gguf_out_free(&g);
     file_free(&f);
     return bad;
 }
+
+/* ---- the projector file ---------------------------------------------------------------------------------------- */
+
+/* Convolutions and tables stay float32 as the converter has them; so do vectors. ggml has no convolution of BF16. */
+static bool is_wide(const struct tensor *t, const char *type)
+{
+    const bool audio = strstr(t->name, "audio_tower.") != NULL;
+    return t->n_dims < 2 || ends_with(t->name, "_norm.weight") || strstr(t->name, "position_embedding_table") ||
+           (strstr(t->name, "patch_embedder") && strcmp(type, "F16") != 0) || (audio && (strstr(t->name, ".conv") || strstr(t->name, "_conv")));
+}
+
+/* What was asked for, or the type that all matrices have, or else F32. */
+static const char *tower_type(const struct quantize_job *job, struct err *e)
+{
+    static const char *const known[] = {"F32", "F16", "BF16"};
+    const char *asked = job->request->tower_type, *stored = NULL;
+    for (size_t i = 0; asked && i < 3; i++)
+        if (strcasecmp(asked, known[i]) == 0)
+            return known[i];
+    if (asked) {
+        err_set(e, EXIT_USAGE, "type \"%s\" for the towers: F32, F16 or BF16 was expected", asked);
+        return NULL;
+    }
+    for (size_t i = 0; i < weights_count(job->weights); i++) {
+        const struct tensor *t = weights_at(job->weights, i);
+        if (!quantize_is_tower(t) || is_wide(t, "BF16"))
+            continue;
+        if (t->type > TENSOR_BF16 || (stored && strcmp(stored, tensor_type_name(t->type)) != 0))
+            return known[0];
+        stored = tensor_type_name(t->type);
+    }
+    return stored ? stored : known[0];
+}
+
+/* The towers as the engine would open them; both NULL if there are none. */
+struct towers { struct vision *vision; struct audio *audio; };
+
+static int open_towers(struct towers *t, const struct quantize_job *job, struct err *e)
+{
+    const cJSON *config = job->documents.config.json, *processor = job->documents.processor.json;
+    *t = (struct towers){0};
+    if (tower_in(config, job->weights, "vision_config", "model.vision_tower.") &&
+        vision_open(&t->vision, job->weights, config, processor, 0, e))
+        return -1;
+    return tower_in(config, job->weights, "audio_config", "model.audio_tower.") &&
+           audio_open(&t->audio, job->weights, config, processor, e) ? -1 : 0;
+}
+
+static void close_towers(struct towers *t)
+{
+    vision_close(t->vision);
+    audio_close(t->audio);
+}
+
+static void collect_towers(struct file *f, struct quantize_job *job, const struct towers *towers, const char *type)
+{
+    for (size_t i = 0; i < weights_count(job->weights); i++) {
+        struct tensor t = *weights_at(job->weights, i);
+        const bool audio = strstr(t.name, "audio_tower.") || strstr(t.name, "embed_audio.");
+        if (!quantize_is_tower(&t) || !(audio ? towers->audio != NULL : towers->vision != NULL))
+            continue;
+        const bool wide = is_wide(&t, type);
+        const char *name = gguf_file_name(&f->arena, t.name);
+        if (!name || t.type == TENSOR_OTHER || t.n_dims > 4) {
+            text_printf(&job->report->notes, "left out: tensor %s (%s)\n", t.name, t.type_name);
+            continue;
+        }
+        gguf_projector_layout(&f->arena, &t, towers->vision ? towers->vision->grid.patch : 1);
+        t.name = name;
+        add_item(f, &t, weights_at(job->weights, i), ggml_type_named(wide ? "F32" : type));
+    }
+}
+
+/* A file of this name may be there from an earlier quant of the same model: it stays if it has the same bytes. */
+static int keep_or_finish(const struct quantize_job *job, struct file_out *out, struct err *e)
+{
+    struct mapped before = {0}, now = {0};
+    if (job->request->force || !file_exists(out->path))
+        return file_out_finish(out, e);
+    const int bad = map_open(&before, out->path, e) || map_open(&now, out->temporary, e);
+    const bool same = !bad && before.size == now.size && memcmp(before.data, now.data, now.size) == 0;
+    if (!bad && !same)
+        err_set(e, EXIT_USAGE, "%s: it exists already, with other towers (--force replaces it)", out->path);
+    map_close(&before);
+    map_close(&now);
+    file_out_drop(out);
+    return same ? 0 : -1;
+}
+
+static int write_towers(struct quantize_job *job, const struct towers *towers, const char *folder, struct err *e)
+{
+    struct file f = {0};
+    struct gguf_out g = {0};
+    struct file_out out;
+    struct text name = {0};
+    const char *type = tower_type(job, e);
+    if (!type)
+        return -1;
+    text_printf(&name, "%smmproj-%s-%s.gguf", folder, job->name, type);
+    collect_towers(&f, job, towers, type);
+    gguf_projector_metadata(&g, job, towers->vision ? &towers->vision->grid : NULL, towers->audio != NULL,
+                            gguf_mix_named(type)->file_type, f.elements);
+    int bad = write_file(job, &f, &g, name.data, &out, e) || keep_or_finish(job, &out, e);
+    gguf_out_free(&g);
+    file_free(&f);
+    text_free(&name);
+    return bad ? -1 : 0;
+}
+
+/* A projector file stays what it is. */
+static int copy_projector(struct quantize_job *job, const char *folder, struct err *e)
+{
+    struct mapped from;
+    struct file_out out;
+    struct text name = {0};
+    const char *base = path_base(job->projector);
+    if (map_open(&from, job->projector, e))
+        return -1;
+    text_printf(&name, "%s%s%s", folder, strncmp(base, "mmproj", 6) == 0 ? "" : "mmproj-", base);
+    int bad = file_out_open(&out, name.data, e);
+    if (!bad) {
+        quantize_report_file(job->report, name.data);
+        bad = file_out_put(&out, from.data, from.size, e);
+        if (bad)
+            file_out_drop(&out);
+        bad = bad || keep_or_finish(job, &out, e);
+    }
+    text_free(&name);
+    map_close(&from);
+    return bad ? -1 : 0;
+}
+
+static int write_projector(struct quantize_job *job, const char *model_path, struct err *e)
+{
+    char *folder = mem_strndup(model_path, (size_t)(path_base(model_path) - model_path)), *found = NULL;
+    struct towers towers = {0};
+    int bad = 0, n_beside = 0;
+    if (job->projector && job->request->tower_type)
+        bad = err_set(e, EXIT_USAGE, "--mmproj-type: the towers of a GGUF model are copied as they are");
+    else if (job->projector)
+        bad = copy_projector(job, folder, e);
+    else if (!job->request->no_towers)
+        bad = open_towers(&towers, job, e) ||
+              ((towers.vision || towers.audio) && write_towers(job, &towers, folder, e));
+    close_towers(&towers);
+    if (!bad && documents_projector(&found, &n_beside, model_path, NULL, NULL) == 0 && n_beside > 1)
+        text_printf(&job->report->notes, "%d files mmproj*.gguf lie beside the model: name one with --mmproj\n",
+                    n_beside);
+    free(found);
+    free(folder);
+    return bad ? -1 : 0;
+}
+
+/* ---- both ------------------------------------------------------------------------------------------------------ */
 
 /* A name of its own if a folder was given. */
 static char *out_path(const struct quantize_job *job)
@@ -262,7 +419,7 @@ static char *out_path(const struct quantize_job *job)
 static int write_gguf(struct quantize_job *job, struct err *e)
 {
     char *path = out_path(job);
-    const int bad = quantize_check_out(job, path, e) || write_model(job, path, e);
+    const int bad = quantize_check_out(job, path, e) || write_projector(job, path, e) || write_model(job, path, e);
     free(path);
     return bad;
 }
