@@ -68,6 +68,7 @@ int cmd_merge(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_quantize(int argc, char **argv);
 int cmd_import(int argc, char **argv);
+int cmd_export(int argc, char **argv);
 int cmd_selfcheck(int argc, char **argv);
 int cmd_parity(int argc, char **argv);
 int cmd_bench(int argc, char **argv);

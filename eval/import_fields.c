@@ -58,7 +58,7 @@ double import_number(const cJSON *value)
 int64_t import_count(const cJSON *value)
 {
     const double v = import_number(value);
-    return v >= 0 && v < 0x1p53 && v == floor(v) ? (int64_t)v : -1;
+    return v >= 0 && v <= 0x1p53 && v == floor(v) ? (int64_t)v : -1;
 }
 
 /* ['it''s', "a"] as Python prints a list of texts. -1: it is none. */
@@ -137,7 +137,7 @@ void import_choices(struct importer *im, const cJSON *doc, struct import_row *ou
         out->n_options = import_list(im, json_get(choices, "text"), &out->options);
         if (import_list(im, json_get(choices, "label"), &labels) == out->n_options)
             out->labels = labels;
-    } else if (cJSON_IsArray(choices)) {
+    } else if (cJSON_IsArray(choices) || (cJSON_IsString(choices) && choices->valuestring[0] == '[')) {
         out->n_options = import_list(im, choices, &out->options);
     } else {
         out->options = ARENA_NEW(&im->arena, const char *, 10);

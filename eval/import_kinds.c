@@ -64,7 +64,7 @@ static void read_metric(struct importer *im, const cJSON *line, struct import_ro
     static const char *const usual[] = {"exact_match", "acc", "relaxed_overall", "anls", "accuracy"};
     const cJSON *metric, *metrics = json_get(line, "metrics");
     cJSON_ArrayForEach(metric, metrics)
-        if (!out->metric && cJSON_IsString(metric) && isfinite(import_number(json_get(line, metric->valuestring))))
+        if (!out->metric && cJSON_IsString(metric) && strcmp(metric->valuestring, "wer") != 0 && isfinite(import_number(json_get(line, metric->valuestring))))
             out->metric = import_text(im, metric);
     for (size_t i = 0; !out->metric && i < sizeof usual / sizeof *usual; i++)
         if (isfinite(import_number(json_get(line, usual[i]))))
@@ -105,6 +105,8 @@ static int lm_eval_row(struct importer *im, const cJSON *line, struct import_row
     read_gold(im, line, doc, out);
     read_responses(im, line, out);
     read_metric(im, line, out);
+    out->confidence = import_number(json_get(line, "confidence"));
+    out->entropy = import_number(import_dig(line, "entropy.mean"));
     read_id(im, line, doc, out);
     return 1;
 }

@@ -18,6 +18,7 @@ static const struct verb {
     {"quantize", cmd_quantize, "a checkpoint written again with other weights"},
     {"bench", cmd_bench, "speed on this machine beside its limits"},
     {"import", cmd_import, "records from other harnesses and tables"},
+    {"export", cmd_export, "records as Parquet, or as lm-evaluation-harness writes them"},
     {"merge", cmd_merge, "the shards of a run into one"},
     {"status", cmd_status, "how far a run is"},
     {"grade", cmd_grade, "verdicts for outputs produced elsewhere, or for a run once more"},
