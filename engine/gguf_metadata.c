@@ -215,12 +215,24 @@ void gguf_model_metadata(struct gguf_out *g, const struct quantize_job *job, boo
                         d->chat_template.len);
 }
 
+void gguf_imatrix_metadata(struct gguf_out *g, const struct imatrix *m, const char *path)
+{
+    put_text(g, "quantize.imatrix.file", path_base(path));
+    if (m->dataset)
+        put_text(g, "quantize.imatrix.dataset", m->dataset);
+    gguf_put_u32(g, "quantize.imatrix.entries_count", (uint32_t)m->n);
+    if (m->chunks)
+        gguf_put_u32(g, "quantize.imatrix.chunks_count", (uint32_t)m->chunks);
+}
+
 /* ---- another file's -------------------------------------------------------------------------------------------- */
 
 void gguf_copy_metadata(struct gguf_out *g, const struct gguf *from, bool with_probe, int file_type)
 {
     static const char *const own[] = {"general.architecture", "general.alignment", "general.file_type",
-                                      "general.quantization_version", "split.no", "split.count", "split.tensors.count"};
+                                      "general.quantization_version", "quantize.imatrix.file",
+                                      "quantize.imatrix.dataset", "quantize.imatrix.entries_count",
+                                      "quantize.imatrix.chunks_count", "split.no", "split.count", "split.tensors.count"};
     const char *architecture = gguf_architecture(with_probe), *before = gguf_architecture(!with_probe);
     const size_t n = strlen(before);
     put_text(g, "general.architecture", architecture);

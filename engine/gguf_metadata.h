@@ -16,6 +16,8 @@ void gguf_model_metadata(struct gguf_out *g, const struct quantize_job *job, boo
 /* vision: how pictures are cut; NULL: there is no vision tower. */
 void gguf_projector_metadata(struct gguf_out *g, const struct quantize_job *job, const struct image_grid *vision,
                              bool audio, int file_type, int64_t n_elements);
+/* Where the importances came from. */
+void gguf_imatrix_metadata(struct gguf_out *g, const struct imatrix *m, const char *path);
 /* All of another file's but what the new file says itself. */
 void gguf_copy_metadata(struct gguf_out *g, const struct gguf *from, bool with_probe, int file_type);
 

@@ -167,7 +167,8 @@ static int open_job(struct quantize_job *job, struct err *e)
         return err_input(e, "%s: a checkpoint folder with config.json, a .gguf file or a Cactus bundle was expected",
                          q->in);
     const char *mmproj = q->no_towers ? "none" : q->mmproj;
-    if (pool_open(&job->pool, q->n_threads, e) || documents_projector(&job->projector, &n_beside, q->in, mmproj, e) ||
+    if (pool_open(&job->pool, q->n_threads, e) || (q->imatrix && imatrix_open(&job->imatrix, q->imatrix, e)) ||
+        documents_projector(&job->projector, &n_beside, q->in, mmproj, e) ||
         weights_open(&job->weights, q->in, e) ||
         (job->projector && weights_add(job->weights, job->projector, e)) ||
         (q->probe && weights_add(job->weights, q->probe, e)) ||
@@ -191,6 +192,7 @@ static void close_job(struct quantize_job *job)
     config_free(&job->config);
     documents_close(&job->documents);
     weights_close(job->weights);
+    imatrix_close(job->imatrix);
     pool_free(job->pool);
     free(job->projector);
 }

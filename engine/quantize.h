@@ -21,6 +21,8 @@ struct quantize_request {
     bool no_towers;             /* leave vision and audio out */
     const char *tower_type;     /* "F32", "F16", "BF16"; NULL: as the towers are stored. Those of a GGUF input are copied */
     const char *probe;          /* handoff probe from another file; NULL: the checkpoint's own, if it has one */
+    bool no_probe;              /* leave it out: stock llama.cpp runs such a file */
+    const char *imatrix;        /* importance matrix of llama-imatrix, NULL: none */
     bool force;                 /* replace files that are there already */
     int n_threads;              /* 0: as many as the process may run on */
 };

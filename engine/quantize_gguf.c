@@ -27,7 +27,13 @@ static const struct quantize_type types[] = {
 /* ---- tensors --------------------------------------------------------------------------------------------------- */
 
 /* A tensor of the file: under its new name and in its new layout, with the type that it gets. */
-struct item { struct tensor t; const struct ggml_type *type; const char *from; size_t bytes_before; };
+struct item {
+    struct tensor t;
+    const struct ggml_type *type;
+    const float *importance;    /* of its columns, or NULL */
+    const char *from;           /* the input's type and bytes */
+    size_t bytes_before;
+};
 struct file { struct arena arena; struct item *item; size_t n, cap; int64_t elements; };
 
 static void add_item(struct file *f, const struct tensor *t, const struct tensor *from, const struct ggml_type *type)
@@ -36,7 +42,7 @@ static void add_item(struct file *f, const struct tensor *t, const struct tensor
         f->cap = f->cap ? 2 * f->cap : 512;
         f->item = mem_grow(f->item, f->cap, sizeof *f->item);
     }
-    f->item[f->n++] = (struct item){*t, type, from->type_name, from->n_bytes};
+    f->item[f->n++] = (struct item){.t = *t, .type = type, .from = from->type_name, .bytes_before = from->n_bytes};
     f->elements += tensor_elements(t);
 }
 
@@ -78,7 +84,12 @@ static void add_rope_divisors(struct file *f, const struct attention_kind *full)
 
 static bool is_gguf(const struct quantize_job *job)
 {
-    return job->documents.sha.config[0] != '\0';
+    return !path_is_dir(job->request->in) && !weights_bundle(job->weights);
+}
+
+static bool is_probe(const char *name)
+{
+    return strncmp(name, "probe.", 6) == 0;
 }
 
 /* Everything that is not a tower's, under the file's names. Of a GGUF input also tensors that are unknown here. */
@@ -96,7 +107,9 @@ static void collect_model(struct file *f, struct quantize_job *job, bool *with_p
             text_printf(&job->report->notes, "left out: tensor %s (%s)\n", t.name, t.type_name);
             continue;
         }
-        *with_probe |= strncmp(name, "probe.", 6) == 0;
+        if (is_probe(name) && job->request->no_probe)
+            continue;
+        *with_probe |= is_probe(name);
         has_divisors |= strcmp(name, "rope_freqs.weight") == 0;
         t.name = name;
         add_item(f, &t, &t, NULL);
@@ -110,7 +123,7 @@ static void collect_model(struct file *f, struct quantize_job *job, bool *with_p
 static void choose_types(struct file *f, struct quantize_job *job, const struct gguf_mix *mix)
 {
     const struct ggml_type *f32 = ggml_type_named("F32"), *base = ggml_type_named(mix->base);
-    struct gguf_mixing m = {.mix = mix, .n_layers = job->config.n_layers,
+    struct gguf_mixing m = {.mix = mix, .n_layers = job->config.n_layers, .has_importances = job->imatrix,
                             .heads_per_kv = job->config.n_heads / job->config.n_kv_heads};
     for (size_t i = 0; i < f->n; i++)
         m.n_attn_v += strstr(f->item[i].t.name, "attn_v.weight") != NULL;
@@ -119,12 +132,34 @@ static void choose_types(struct file *f, struct quantize_job *job, const struct 
         const struct tensor *t = &it->t;
         const struct ggml_type *mixed = NULL, *stored = gguf_stored_type(t);
         const bool matrix = t->n_dims >= 2 && !ends_with(t->name, "_norm.weight") &&
-                            strncmp(t->name, "probe.", 6) != 0;
+                            !is_probe(t->name);
         if (matrix && base->block_elements > 1)
             mixed = gguf_mix_type(&m, t->name, t->dim[t->n_dims - 1]);
         it->type = !matrix ? f32 : base->block_elements == 1 ? base : mixed ? mixed : stored ? stored : f32;
         job->report->n_fallbacks += mixed && m.fell_back;
     }
+}
+
+/* Embeddings are looked up, not multiplied: tools that count them do so in another way. */
+static int find_importances(struct file *f, struct quantize_job *job, struct err *e)
+{
+    int missing = 0;
+    for (size_t i = 0; i < f->n && job->imatrix; i++) {
+        struct item *it = &f->item[i];
+        const struct imatrix_entry *entry = imatrix_find(job->imatrix, it->t.name);
+        const int64_t columns = it->t.n_dims ? it->t.dim[it->t.n_dims - 1] : 1;
+        if (it->type->block_elements == 1 || gguf_stored_type(&it->t) == it->type)
+            continue;
+        if (entry && entry->n == columns)
+            it->importance = entry->value;
+        else if (entry && !strstr(it->t.name, "token_embd"))
+            return err_input(e, "%s: importances of %s: %lld columns were expected, not %lld", job->request->imatrix,
+                             it->t.name, (long long)columns, (long long)entry->n);
+        missing += !it->importance;
+    }
+    if (missing)
+        text_printf(&job->report->notes, "%d matrices have no importances in %s\n", missing, job->request->imatrix);
+    return 0;
 }
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
@@ -171,7 +206,8 @@ static int write_tensor(struct quantize_job *job, const struct item *it, const s
     if (gguf_stored_type(t) == it->type)
         return copy_tensor(job, t, out, e);
     /* The bounds of a clipped layer may be infinite. */
-    struct coding c = {.type = it->type, .any_value = ends_with(t->name, "put_min") || ends_with(t->name, "put_max")};
+    struct coding c = {.type = it->type, .importance = it->importance,
+                       .any_value = ends_with(t->name, "put_min") || ends_with(t->name, "put_max")};
     struct sink s = {out, gguf_row_bytes(it->type, columns)};
     const struct row_coder coder = {s.row_bytes, code_row, &c,
                                     it->type->id == 1 ? "finite weights that fit in F16" : "finite weights"};
@@ -213,23 +249,31 @@ static int write_file(struct quantize_job *job, const struct file *f, struct ggu
 }
 
 /* The metadata of a GGUF input are copied: there may be more in them than this program knows. */
-static int put_metadata(struct gguf_out *g, const struct quantize_job *job, const struct file *f, bool with_probe,
-                        int file_type, struct err *e)
+static int copy_metadata(struct gguf_out *g, const char *path, bool with_probe, int file_type, struct err *e)
 {
     struct mapped input;
     struct arena a = {0};
     struct gguf from;
-    if (!is_gguf(job)) {
-        gguf_model_metadata(g, job, with_probe, file_type, f->elements);
-        return 0;
-    }
-    if (map_open(&input, job->request->in, e))
+    if (map_open(&input, path, e))
         return -1;
     const int bad = gguf_parse(&input, &a, &from, e);
     if (!bad)
         gguf_copy_metadata(g, &from, with_probe, file_type);
     arena_free(&a);
     map_close(&input);
+    return bad;
+}
+
+static int put_metadata(struct gguf_out *g, const struct quantize_job *job, const struct file *f, bool with_probe,
+                        int file_type, struct err *e)
+{
+    int bad = 0;
+    if (is_gguf(job))
+        bad = copy_metadata(g, job->request->in, with_probe, file_type, e);
+    else
+        gguf_model_metadata(g, job, with_probe, file_type, f->elements);
+    if (job->imatrix)
+        gguf_imatrix_metadata(g, job->imatrix, job->request->imatrix);
     return bad;
 }
 
@@ -242,7 +286,7 @@ static int write_model(struct quantize_job *job, const char *path, struct err *e
     collect_model(&f, job, &with_probe);
     choose_types(&f, job, mix);
     struct file_out out;
-    const int bad = put_metadata(&g, job, &f, with_probe, mix->file_type, e) ||
+    const int bad = find_importances(&f, job, e) || put_metadata(&g, job, &f, with_probe, mix->file_type, e) ||
                     write_file(job, &f, &g, path, &out, e) || file_out_finish(&out, e);
     gguf_out_free(&g);
     file_free(&f);

@@ -4,6 +4,7 @@
 #define HANDOFF_QUANTIZE_JOB_H
 
 #include "engine/documents.h"
+#include "engine/imatrix.h"
 #include "engine/internal.h"
 #include "engine/quantize.h"
 
@@ -17,6 +18,7 @@ struct quantize_job {
     struct config config;
     struct tokenizer *tokenizer;
     char *projector;            /* file with the towers of a GGUF input, or NULL */
+    struct imatrix *imatrix;    /* or NULL */
     struct pool *pool;
     quantize_progress *see;
     void *see_arg;

@@ -192,10 +192,12 @@ int cmd_quantize(int argc, char **argv)
     bool json = false;
     const struct option options[] = {
         {"--type", OPT_STRING, &q.type, "T", "what the weights become, as below"},
+        {"--imatrix", OPT_STRING, &q.imatrix, "F", "importance matrix of llama-imatrix (.gguf or .dat)"},
         {"--mmproj", OPT_STRING, &q.mmproj, "F", "towers of a .gguf input (the one mmproj*.gguf beside it)"},
         {"--no-mmproj", OPT_FLAG, &q.no_towers, NULL, "leave the vision and audio towers out"},
         {"--mmproj-type", OPT_STRING, &q.tower_type, "T", "F32, F16 or BF16 for the towers (as they are stored)"},
         {"--probe", OPT_STRING, &q.probe, "F", "handoff probe from another file (the checkpoint's own)"},
+        {"--no-probe", OPT_FLAG, &q.no_probe, NULL, "leave the probe out: a file that stock llama.cpp runs"},
         {"--force", OPT_FLAG, &q.force, NULL, "replace files that exist already"},
         {"--threads", OPT_INT, &threads, "N", "threads (all CPUs)"},
         {"--json", OPT_FLAG, &json, NULL, "print JSON"},
