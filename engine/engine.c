@@ -234,3 +234,13 @@ int engine_step(struct engine *m, const struct step_input *in, int n_in, struct 
         decoder_step(m->decoder, in, n_in);
     return bad;
 }
+
+bool engine_takes_soft(const struct engine *m, int32_t id)
+{
+    return id >= 0 && (id == m->config.image.token || id == m->config.audio.token);
+}
+
+void engine_spread(const struct engine *m, int n, void (*task)(void *arg, int i), void *arg)
+{
+    pool_run(m->compute.pool, n, task, arg);
+}

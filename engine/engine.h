@@ -121,6 +121,13 @@ struct seq *seq_new(const struct engine *m);
 struct seq *seq_fork(const struct seq *s);                               /* a copy that goes its own way */
 void seq_free(struct seq *s);                                            /* NULL is fine */
 int seq_length(const struct seq *s);
+size_t seq_bytes(const struct seq *s);                                   /* memory of its keys and values */
+/* Appends the keys and values that later positions can still see, and makes a sequence of n positions from these
+ * bytes: of the same checkpoint, with the same kernel. NULL if they are not so many. */
+void seq_save(const struct seq *s, struct text *out);
+struct seq *seq_load(const struct engine *m, int n, const void *bytes, size_t size);
+/* Whether a position with this id takes a row of step_input.soft, if there are any. */
+bool engine_takes_soft(const struct engine *m, int32_t id);
 
 /* Advances one sequence by n tokens. Rows are the n positions; the last n_needed of them are the needed rows, whose
  * outputs are wanted; all others only leave their keys and values behind, and stop after the last layer that owns a
@@ -141,6 +148,9 @@ struct step_input {
 /* All inputs in one pass over the weights. Two inputs must not share a seq. On failure (an id out of range, more
  * positions than the model has) nothing has changed. */
 int engine_step(struct engine *m, const struct step_input *in, int n_in, struct err *e);
+
+/* Calls task(arg, i) for every i in [0, n), in any order, on the engine's threads. */
+void engine_spread(const struct engine *m, int n, void (*task)(void *arg, int i), void *arg);
 
 /* The best of a few measurements with this engine's threads, per second: bytes read from memory, multiply-adds in
  * float32, of bf16 pairs and of 8-bit integers (0: the CPU has no such instruction). Takes a second or two. */

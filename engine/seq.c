@@ -57,25 +57,104 @@ void seq_reserve(struct seq *s, int n)
     }
 }
 
+/* The positions from which on a layer's keys and values may still be read by rows to come. */
+static int first_visible(const struct seq *s, int layer)
+{
+    const int window = kind_of(s->config, layer)->window;
+    return window && s->n > window - 1 ? s->n - (window - 1) : 0;
+}
+
+/* Hands out the visible keys and values of a layer as stretches of neighbouring slots, head by head, keys first: their
+ * place in k or v, and how many floats. A ring has at most two a head. */
+struct stretch { bool is_v; size_t at, n; };
+
+static int stretches(const struct seq *s, int layer, struct stretch *out)
+{
+    const struct kv_cache *c = &s->cache[layer];
+    const size_t d = (size_t)kind_of(s->config, layer)->head_dim;
+    const int first = first_visible(s, layer), count = s->n - first;
+    int n = 0;
+    if (count == 0)
+        return 0;
+    const int slot = first % c->capacity, run = count < c->capacity - slot ? count : c->capacity - slot;
+    for (int is_v = 0; is_v < 2; is_v++)
+        for (int h = 0; h < s->config->n_kv_heads; h++) {
+            const size_t head = (size_t)h * (size_t)c->capacity;
+            out[n++] = (struct stretch){is_v, (head + (size_t)slot) * d, (size_t)run * d};
+            if (run < count)
+                out[n++] = (struct stretch){is_v, head * d, (size_t)(count - run) * d};
+        }
+    return n;
+}
+
+static struct stretch *new_stretches(const struct seq *s)
+{
+    return NEW(struct stretch, 4 * s->config->n_kv_heads);
+}
+
 struct seq *seq_fork(const struct seq *s)
 {
     const int n_layers = s->config->last_kv_layer + 1;
+    struct stretch *part = new_stretches(s);
     struct seq *copy = NEW(struct seq, 1);
     *copy = *s;
     copy->in_step = false;
     copy->cache = NEW(struct kv_cache, n_layers);
     for (int l = 0; l < n_layers; l++) {
-        copy->cache[l] = s->cache[l];
-        const int held = s->n < s->cache[l].capacity ? s->n : s->cache[l].capacity;
-        const int head_dim = kind_of(s->config, l)->head_dim;
-        if (!s->cache[l].capacity)
+        const struct kv_cache *from = &s->cache[l];
+        struct kv_cache *to = &copy->cache[l];
+        if (!from->capacity)
             continue;
-        copy->cache[l].k = resized(s->cache[l].k, s->cache[l].capacity, s->cache[l].capacity, held,
-                                   s->config->n_kv_heads, head_dim);
-        copy->cache[l].v = resized(s->cache[l].v, s->cache[l].capacity, s->cache[l].capacity, held,
-                                   s->config->n_kv_heads, head_dim);
+        resize(to, from->capacity, 0, s->config->n_kv_heads, kind_of(s->config, l)->head_dim);
+        const int n = stretches(s, l, part);
+        for (int i = 0; i < n; i++)
+            memcpy((part[i].is_v ? to->v : to->k) + part[i].at, (part[i].is_v ? from->v : from->k) + part[i].at,
+                   part[i].n * sizeof(float));
     }
+    free(part);
     return copy;
+}
+
+size_t seq_bytes(const struct seq *s)
+{
+    size_t bytes = 0;
+    for (int l = 0; l <= s->config->last_kv_layer; l++)
+        bytes += (size_t)s->cache[l].capacity * (size_t)(s->config->n_kv_heads * kind_of(s->config, l)->head_dim);
+    return bytes * 2 * sizeof(float);
+}
+
+void seq_save(const struct seq *s, struct text *out)
+{
+    struct stretch *part = new_stretches(s);
+    for (int l = 0; l <= s->config->last_kv_layer; l++) {
+        const int n = stretches(s, l, part);
+        for (int i = 0; i < n; i++)
+            text_put(out, (part[i].is_v ? s->cache[l].v : s->cache[l].k) + part[i].at, part[i].n * sizeof(float));
+    }
+    free(part);
+}
+
+struct seq *seq_load(const struct engine *m, int n, const void *bytes, size_t size)
+{
+    struct seq *s = seq_new(m);
+    struct stretch *part = new_stretches(s);
+    size_t at = 0;
+    if (n > m->config.max_positions)
+        n = 0;
+    seq_reserve(s, n);
+    s->n = n;
+    for (int l = 0; l <= s->config->last_kv_layer; l++) {
+        const int count = stretches(s, l, part);
+        for (int i = 0; i < count && at <= size; at += part[i++].n * sizeof(float))
+            if (part[i].n * sizeof(float) <= size - at)
+                memcpy((part[i].is_v ? s->cache[l].v : s->cache[l].k) + part[i].at, (const char *)bytes + at,
+                       part[i].n * sizeof(float));
+    }
+    free(part);
+    if (n > 0 && at == size)
+        return s;
+    seq_free(s);
+    return NULL;
 }
 
 void seq_free(struct seq *s)

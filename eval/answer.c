@@ -14,6 +14,10 @@ struct slot {
     float *rows;                /* [n_rows, dim], the probe's input */
     int n_rows, cap_rows;
     uint64_t rng;
+    /* What its row of logits says, once a step is done. */
+    double *wide;               /* [vocab], the row in double */
+    int32_t next;
+    struct token_stats stats;
 };
 
 struct batcher {
@@ -24,7 +28,6 @@ struct batcher {
     struct answer *finished;
     int n_finished, cap_finished;
     float *tap, *logits;        /* [n_slots, hidden], [n_slots, vocab] */
-    double *wide;               /* [vocab], one row of logits in double */
     int32_t thought_open, thought_close;    /* -1: the vocabulary has no such token */
 };
 
@@ -51,7 +54,6 @@ struct batcher *batcher_new(struct engine *m, const struct probe *p, int batch)
     b->slots = NEW(struct slot, batch);
     b->tap = NEW(float, (size_t)batch * (size_t)info->hidden_size);
     b->logits = NEW(float, (size_t)batch * (size_t)info->vocab_size);
-    b->wide = NEW(double, info->vocab_size);
     b->thought_open = tokenizer_find(engine_tokenizer(m), "<|channel>");
     b->thought_close = tokenizer_find(engine_tokenizer(m), "<channel|>");
     return b;
@@ -63,7 +65,7 @@ static void slot_clear(struct slot *s)
     ids_free(&s->request.prompt);
     free(s->request.soft);
     free(s->rows);
-    *s = (struct slot){0};
+    *s = (struct slot){.wide = s->wide};
 }
 
 void batcher_free(struct batcher *b)
@@ -73,6 +75,7 @@ void batcher_free(struct batcher *b)
     for (int i = 0; i < b->n_slots; i++) {
         answer_free(&b->slots[i].answer);
         slot_clear(&b->slots[i]);
+        free(b->slots[i].wide);
     }
     for (int i = 0; i < b->n_finished; i++)
         answer_free(&b->finished[i]);
@@ -80,7 +83,6 @@ void batcher_free(struct batcher *b)
     free(b->finished);
     free(b->tap);
     free(b->logits);
-    free(b->wide);
     free(b);
 }
 
@@ -124,9 +126,10 @@ void batcher_add(struct batcher *b, struct answer_request *r)
         i++;
     struct slot *s = &b->slots[i];
     const struct model_info *info = engine_info(b->m);
-    *s = (struct slot){.used = true, .request = *r, .rng = r->settings.seed};
+    *s = (struct slot){.used = true, .request = *r, .seq = r->seq, .rng = r->settings.seed, .wide = s->wide};
     r->prompt = (struct ids){0};
     r->soft = NULL;
+    r->seq = NULL;
     s->answer.user = r->user;
     s->answer.prompt_tokens = s->request.prompt.n;
     if (s->request.prompt.n < 1)
@@ -139,7 +142,11 @@ void batcher_add(struct batcher *b, struct answer_request *r)
         return;
     }
     s->answer.steps = NEW(struct token_stats, s->request.settings.max_tokens);
-    s->seq = seq_new(b->m);
+    s->answer.prefill_ms = s->request.prefill_ms;
+    if (!s->seq)
+        s->seq = seq_new(b->m);
+    if (!s->wide)
+        s->wide = NEW(double, info->vocab_size);
 }
 
 /* Which generated tokens are the answer: not the stop token, not a leading thought channel (whose name is anything but
@@ -232,24 +239,37 @@ static void label_logprobs(struct slot *s, const double *logits, int n, const st
                                          ? st->logprob + logits[r->label_ids[i]] - logits[chosen] : NAN;
 }
 
-/* Takes the next token of one sequence from its logits. */
-static void advance(struct batcher *b, struct slot *s, const float *logits, const float *tap)
+/* One sequence of a step, and where its rows came out. */
+struct turn { const struct batcher *b; struct slot *slot; struct step_input *in; };
+
+/* Chooses a sequence's next token. */
+static void choose(void *arg, int i)
+{
+    const struct turn *t = (const struct turn *)arg + i;
+    struct slot *s = t->slot;
+    const int vocab = engine_info(t->b->m)->vocab_size;
+    const struct decode_settings *d = &s->request.settings;
+    for (int k = 0; k < vocab; k++)
+        s->wide[k] = t->in->logits[k];
+    s->next = sample_token(s->wide, vocab, d->temperature, d->top_p, &s->rng);
+    token_stats(s->wide, vocab, s->next, &s->stats, &s->answer.err);
+}
+
+/* Takes that token. */
+static void advance(struct batcher *b, struct slot *s, const float *tap)
 {
     const struct model_info *info = engine_info(b->m);
     struct answer *a = &s->answer;
     const struct decode_settings *d = &s->request.settings;
-    for (int i = 0; i < info->vocab_size; i++)
-        b->wide[i] = logits[i];
-    int32_t id = sample_token(b->wide, info->vocab_size, d->temperature, d->top_p, &s->rng);
-    struct token_stats st;
-    if (token_stats(b->wide, info->vocab_size, id, &st, &a->err)) {
+    const int32_t id = s->next;
+    if (a->err.code) {
         finish(b, s);
         return;
     }
     keep_row(b, s, tap);
     if (a->tokens.n == 0 && s->request.n_labels)
-        label_logprobs(s, b->wide, info->vocab_size, &st, id);
-    a->steps[a->tokens.n] = st;
+        label_logprobs(s, s->wide, info->vocab_size, &s->stats, id);
+    a->steps[a->tokens.n] = s->stats;
     ids_push(&a->tokens, id);
     bool ended = true;
     if (engine_is_eos(b->m, id) && !d->ignore_eos)
@@ -264,35 +284,52 @@ static void advance(struct batcher *b, struct slot *s, const float *logits, cons
         complete(b, s);
 }
 
+/* What a sequence does next: the rest of its prompt, or its latest token. */
+static struct step_input input_of(const struct batcher *b, const struct slot *s)
+{
+    const struct ids *prompt = &s->request.prompt, *tokens = &s->answer.tokens;
+    struct step_input in = {.seq = s->seq, .n_needed = 1, .tap_layer = b->probe ? probe_layer(b->probe) : 0};
+    if (tokens->n) {
+        in.ids = tokens->id + tokens->n - 1;
+        in.n = 1;
+        return in;
+    }
+    const int have = seq_length(s->seq);
+    in.ids = prompt->id + have;
+    in.n = prompt->n - have;
+    in.soft = s->request.soft;
+    for (int i = 0; i < have && in.soft; i++)
+        in.soft += engine_takes_soft(b->m, prompt->id[i]) ? engine_info(b->m)->hidden_size : 0;
+    return in;
+}
+
 int batcher_step(struct batcher *b, struct err *e)
 {
     const struct model_info *info = engine_info(b->m);
     struct step_input *in = NEW(struct step_input, b->n_slots);
-    struct slot **of = NEW(struct slot *, b->n_slots);
+    struct turn *turn = NEW(struct turn, b->n_slots);
     int n = 0, rows = 0;
     for (int i = 0; i < b->n_slots; i++) {
-        struct slot *s = &b->slots[i];
-        if (!s->used)
+        if (!b->slots[i].used)
             continue;
-        bool prefill = s->answer.tokens.n == 0;
-        in[n] = (struct step_input){.seq = s->seq, .n_needed = 1, .tap_layer = b->probe ? probe_layer(b->probe) : 0,
-                                    .tap = b->tap + (size_t)n * (size_t)info->hidden_size,
-                                    .logits = b->logits + (size_t)n * (size_t)info->vocab_size};
-        in[n].ids = prefill ? s->request.prompt.id : s->answer.tokens.id + s->answer.tokens.n - 1;
-        in[n].n = prefill ? s->request.prompt.n : 1;
-        in[n].soft = prefill ? s->request.soft : NULL;
+        in[n] = input_of(b, &b->slots[i]);
+        in[n].tap = b->tap + (size_t)n * (size_t)info->hidden_size;
+        in[n].logits = b->logits + (size_t)n * (size_t)info->vocab_size;
         rows += in[n].n;
-        of[n++] = s;
+        turn[n] = (struct turn){b, &b->slots[i], &in[n]};
+        n++;
     }
     double start = clock_ms();
     int failed = n ? engine_step(b->m, in, n, e) : 0;
+    if (!failed)
+        engine_spread(b->m, n, choose, turn);
     double per_row = rows ? (clock_ms() - start) / rows : 0;
     for (int i = 0; i < n && !failed; i++) {
-        struct slot *s = of[i];
+        struct slot *s = turn[i].slot;
         *(s->answer.tokens.n ? &s->answer.decode_ms : &s->answer.prefill_ms) += per_row * in[i].n;
-        advance(b, s, in[i].logits, in[i].tap);
+        advance(b, s, in[i].tap);
     }
     free(in);
-    free(of);
+    free(turn);
     return failed;
 }

@@ -27,6 +27,8 @@ struct decode_settings {
 struct answer_request {
     struct ids prompt;          /* taken over by the batcher */
     float *soft;                /* soft tokens of the prompt, taken over; may be NULL */
+    struct seq *seq;            /* holds the prompt's first tokens already, taken over; NULL: none of them */
+    double prefill_ms;          /* spent on these */
     struct decode_settings settings;
     int n_labels;               /* first-token log-probabilities wanted for these ids */
     const int32_t *label_ids;   /* not owned */

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 #include "eval/answer.h"
 #include "eval/cli.h"
+#include "eval/prefix.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -197,43 +198,69 @@ static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
 
 /* ---- the whole job --------------------------------------------------------------------------------------------- */
 
-static void add_question(struct bench *b, struct batcher *batcher, int which)
+enum { JOB_TOKENS = JOB_PREFIX + JOB_OWN };
+
+/* Prompt `which` goes to the batcher; those behind it are known to come. */
+static int add_question(struct batcher *batcher, struct prefix_store *prefixes, const struct prefix_prompt *p, int which,
+                        struct err *e)
 {
     struct answer_request r = {.settings = {.max_tokens = JOB_ANSWER, .ignore_eos = true}};
-    const int32_t vocab = engine_info(b->m)->vocab_size;
-    for (int i = 0; i < JOB_PREFIX + JOB_OWN; i++)
-        ids_push(&r.prompt, (int32_t)((uint32_t)(i < JOB_PREFIX ? i : i + which * 7919) * 2654435761u % (uint32_t)vocab));
+    int shared[JOB_SAMPLES];
+    if (prefix_begin(prefixes, &p[which], p + which + 1, JOB_SAMPLES - which - 1, shared, &r.seq, e))
+        return -1;
+    for (int i = 0; i < p[which].n; i++)
+        ids_push(&r.prompt, p[which].ids[i]);
     batcher_add(batcher, &r);
+    return 0;
 }
 
-static int run_job(struct bench *b, struct err *e)
+static int take_answers(struct batcher *batcher, struct err *e)
 {
-    struct batcher *batcher = batcher_new(b->m, NULL, MAX_BATCH);
     struct answer a;
+    int failed = 0;
+    while (batcher_take(batcher, &a)) {
+        if (a.err.code && !failed)
+            failed = err_set(e, (enum exit_status)a.err.code, "%s", a.err.msg);
+        answer_free(&a);
+    }
+    return failed;
+}
+
+static int run_job(struct bench *b, const struct prefix_prompt *p, struct err *e)
+{
+    const struct prefix_settings settings = {.memory_bytes = (size_t)256 << 20, .identity = ""};
+    struct prefix_store *prefixes = prefix_open(b->m, &settings);
+    struct batcher *batcher = batcher_new(b->m, NULL, MAX_BATCH);
     int next = 0, failed = 0;
     while (!failed && (next < JOB_SAMPLES || batcher_active(batcher))) {
-        while (next < JOB_SAMPLES && batcher_has_room(batcher))
-            add_question(b, batcher, next++);
-        failed = batcher_step(batcher, e);
-        while (batcher_take(batcher, &a)) {
-            if (a.err.code && !failed)
-                failed = err_set(e, (enum exit_status)a.err.code, "%s", a.err.msg);
-            answer_free(&a);
-        }
+        while (!failed && next < JOB_SAMPLES && batcher_has_room(batcher))
+            failed = add_question(batcher, prefixes, p, next++, e);
+        failed = failed || batcher_step(batcher, e) || take_answers(batcher, e) ? -1 : 0;
     }
     batcher_free(batcher);
+    prefix_close(prefixes);
     return failed;
 }
 
 static int bench_job(struct bench *b, struct err *e)
 {
+    const uint32_t vocab = (uint32_t)engine_info(b->m)->vocab_size;
+    int32_t *ids = NEW(int32_t, JOB_SAMPLES * JOB_TOKENS);
+    struct prefix_prompt prompts[JOB_SAMPLES];
     double rate[MAX_ROUNDS];
-    for (int r = 0; r < b->rounds; r++) {
+    int failed = 0;
+    for (uint32_t i = 0; i < JOB_SAMPLES * JOB_TOKENS; i++)
+        ids[i] = (int32_t)((i % JOB_TOKENS < JOB_PREFIX ? i % JOB_TOKENS : i) * 2654435761u % vocab);
+    for (int i = 0; i < JOB_SAMPLES; i++)
+        prompts[i] = (struct prefix_prompt){ids + i * JOB_TOKENS, JOB_TOKENS, NULL};
+    for (int r = 0; r < b->rounds && !failed; r++) {
         const double start = clock_ms();
-        if (run_job(b, e))
-            return -1;
+        failed = run_job(b, prompts, e);
         rate[r] = JOB_SAMPLES / (clock_ms() - start) * 1e3 * 60;
     }
+    free(ids);
+    if (failed)
+        return -1;
     const double rows = (double)JOB_PREFIX / JOB_SAMPLES + JOB_OWN + JOB_ANSWER - 1;
     report(b, "5-shot questions", "per min", rate,
            60 * b->limits.f32 / (rows * b->work.below + JOB_ANSWER * (b->work.above + b->work.head)), "float32 peak");

@@ -13,7 +13,7 @@ struct run_args {
     struct strings data;
     int64_t limit, shots, threads, batch, max_tokens, image_tokens, probe_layer;
     double max_audio;
-    bool dry_run, trace, retry_errors;
+    bool dry_run, trace, retry_errors, no_prefix_cache;
 };
 
 struct opened {
@@ -59,7 +59,7 @@ static int check_args(const struct run_args *a, struct err *e)
         return err_set(e, EXIT_USAGE, "run: --out DIR is missing (or --dry-run)");
     return cli_range("--limit", (double)a->limit, 0, 1e15, e) ||
            cli_range("--threads", (double)a->threads, 0, 1024, e) ||
-           cli_range("--batch", (double)a->batch, 1, 1024, e) ||
+           cli_range("--batch", (double)a->batch, 0, 1024, e) ||
            cli_range("--max-tokens", (double)a->max_tokens, 0, 1 << 20, e) ||
            cli_range("--shots", (double)a->shots, -1, 1000, e) || cli_range("--max-audio", a->max_audio, 0, 1e9, e) ?
            -1 : 0;
@@ -191,6 +191,37 @@ static int print_notes(const struct opened *o, struct err *e)
     return failed;
 }
 
+enum { PREFIX_MEMORY = 256 << 20, PREFIX_DISK = 1 << 30 };
+static const double prefix_worth_ms = 200;      /* of computing, to be written to disk */
+
+/* What prompts begin with is kept in the run's own folder: its stamp says all that keys and values depend on. */
+static struct prefix_store *open_prefixes(const struct run_args *a, struct engine *m, const cJSON *stamp)
+{
+    struct text identity = {0};
+    char *dir = path_join(a->out, "prefix");
+    json_print(&identity, json_get(stamp, "identity"));
+    text_printf(&identity, "\n%s\n%s", json_string(stamp, "kernel"), json_string(stamp, "commit"));
+    const struct prefix_settings settings = {.memory_bytes = PREFIX_MEMORY, .dir = dir, .disk_bytes = PREFIX_DISK,
+                                             .worth_ms = prefix_worth_ms, .identity = identity.data};
+    struct prefix_store *p = prefix_open(m, &settings);
+    free(dir);
+    text_free(&identity);
+    return p;
+}
+
+/* Adds this session's counts to those of earlier ones. */
+static void stamp_prefixes(cJSON *stamp, const struct prefix_store *p)
+{
+    const struct prefix_counts now = prefix_counts(p);
+    const cJSON *was = json_get(stamp, "prefix_cache");
+    const cJSON *tokens = json_get(was, "prompt_tokens"), *saved = json_get(was, "saved");
+    cJSON *sum = cJSON_CreateObject();
+    cJSON_AddNumberToObject(sum, "prompt_tokens", (double)now.prompt_tokens + (cJSON_IsNumber(tokens) ? tokens->valuedouble : 0));
+    cJSON_AddNumberToObject(sum, "saved", (double)now.saved + (cJSON_IsNumber(saved) ? saved->valuedouble : 0));
+    cJSON_DeleteItemFromObjectCaseSensitive(stamp, "prefix_cache");
+    cJSON_AddItemToObject(stamp, "prefix_cache", sum);
+}
+
 static int run(const struct run_args *a, struct opened *o, struct err *e)
 {
     struct run_settings settings = {.limit = a->limit, .ids_file = a->ids, .batch = (int)a->batch, .trace = a->trace,
@@ -209,9 +240,21 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
         return -1;
     catch_signals();
     bool interrupted = false;
+    int batch = 0;
+    if (!a->no_prefix_cache)
+        settings.prefixes = open_prefixes(a, o->m, stamp);
     int failed = run_tasks(o->m, o->probe, o->datasets, o->suite.n_tasks, &settings, store, &stop_asked,
-                           &interrupted, e);
+                           &interrupted, &batch, e);
     int64_t n = store_count(store);
+    if (!failed && batch) {
+        cJSON_DeleteItemFromObjectCaseSensitive(stamp, "batch");
+        cJSON_AddNumberToObject(stamp, "batch", batch);
+        if (settings.prefixes)
+            stamp_prefixes(stamp, settings.prefixes);
+    }
+    if (!failed && !interrupted && settings.prefixes)
+        prefix_remove_files(settings.prefixes);
+    prefix_close(settings.prefixes);
     if (!failed) {
         stamp_close(store_stamp(store), o->datasets, o->suite.n_tasks, !interrupted && !a->limit);
         failed = store_finish(store, !interrupted, e);
@@ -234,7 +277,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run_args a = {.shots = -1, .batch = 8, .probe_layer = -1};
+    struct run_args a = {.shots = -1, .probe_layer = -1};
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
         {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
@@ -250,12 +293,13 @@ int cmd_run(int argc, char **argv)
         {"--shard", OPT_STRING, &a.shard, "I/N", "this process takes every N-th sample; see \"handoff merge\""},
         {"--shots", OPT_INT, &a.shots, "N", "few-shot examples (default: as the task has it)"},
         {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (default: as the task has it)"},
-        {"--batch", OPT_INT, &a.batch, "N", "samples in flight (8); never changes a result"},
+        {"--batch", OPT_INT, &a.batch, "N", "samples in flight (measured); never changes a result"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
         {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
         {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (all; over 30 s in stretches)"},
         {"--media-cache", OPT_STRING, &a.media_cache, "DIR", "keep encoded pictures and sounds for further runs"},
+        {"--no-prefix-cache", OPT_FLAG, &a.no_prefix_cache, NULL, "compute what prompts share each time (same results)"},
         {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first prompt of each task, run nothing"},
         {"--trace", OPT_FLAG, &a.trace, NULL, "record every token with its entropy"},
         {"--retry-errors", OPT_FLAG, &a.retry_errors, NULL, "do samples again that ended in an error"},

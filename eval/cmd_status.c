@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+static void put_prefix_counts(const cJSON *counts, struct text *out)
+{
+    const cJSON *tokens = json_get(counts, "prompt_tokens"), *saved = json_get(counts, "saved");
+    if (cJSON_IsNumber(tokens) && cJSON_IsNumber(saved) && tokens->valuedouble > 0)
+        text_printf(out, "%.0f prompt tokens, %.0f of them (%.0f%%) shared with earlier prompts and not computed again\n",
+                    tokens->valuedouble, saved->valuedouble, 100 * saved->valuedouble / tokens->valuedouble);
+}
+
 static int status(const char *dir, struct err *e)
 {
     char *run = path_join(dir, "run.json");
@@ -13,7 +21,9 @@ static int status(const char *dir, struct err *e)
     if (!failed) {
         text_printf(&out, "%s: %s\n", dir,
                     cJSON_IsTrue(json_get(stamp, "complete")) ? "complete" : "not complete; its command goes on");
-        failed = run_summary(dir, &out, e) || cli_print(&out, e) ? -1 : 0;
+        failed = run_summary(dir, &out, e);
+        put_prefix_counts(json_get(stamp, "prefix_cache"), &out);
+        failed = failed || cli_print(&out, e) ? -1 : 0;
     }
     text_free(&out);
     cJSON_Delete(stamp);

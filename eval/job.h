@@ -8,6 +8,8 @@
 
 struct job {
     struct job *next;           /* in the order of the samples */
+    bool started;               /* the batcher has it, or had it */
+    int shared;                 /* tokens that its prompt has in common with the one started last */
     struct arena arena;
     const struct task_spec *spec;
     struct sample sample;       /* a copy that lives in the arena; media bytes are dropped after encoding */

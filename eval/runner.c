@@ -1,19 +1,26 @@
-/* runner.c - keeps the batcher fed in the order of the samples, and writes records in that same order.
+/* runner.c - keeps the batcher fed, and writes records in the order of the samples.
  *
- * Jobs stand in one list from the moment their sample is read until their record is written. Answers come back in any
- * order; the list's head is written as soon as it is done, so records.jsonl always holds a prefix of the work.
+ * Jobs stand in one list from the moment their sample is read until their record is written. They start in the order
+ * of the samples, but those that begin like the one before go first: while its keys and values are at hand. Answers
+ * come back in any order; the list's head is written as soon as it is done, so records.jsonl always holds a prefix of
+ * the work.
  */
 #define _GNU_SOURCE
 #include "eval/runner.h"
 #include "eval/job.h"
 #include "eval/progress.h"
+#include "eval/tune.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How many jobs may stand in the list, in batches: a long answer at its head holds back what is done behind it. */
-enum { WINDOW_BATCHES = 16 };
+enum {
+    FIRST_BATCH = 8,            /* samples that are read together until the batch is known */
+    WINDOW_BATCHES = 16,        /* jobs in the list, in batches: a long answer at its head holds back what is done */
+    AHEAD = 64,                 /* jobs to look through for common beginnings */
+    AHEAD_SOFT = 32 << 20       /* and bytes of their soft tokens */
+};
 
 struct id_filter { struct text content; const char **line; size_t n; };
 
@@ -24,9 +31,13 @@ struct runner {
     int64_t index;              /* running number within it */
     const struct run_settings *settings;
     struct store *store;
-    struct batcher *batcher;
-    struct job *first, *last, *unstarted;   /* the list; unstarted: the first job not yet given to the batcher */
-    int n_listed;
+    const struct probe *probe;
+    int batch;                  /* 0: not yet known */
+    struct batcher *batcher;    /* NULL until there is something to do */
+    struct job *first, *last;   /* the list */
+    int n_listed, n_unstarted;
+    size_t soft_bytes;          /* of jobs not started */
+    bool all_read;
     struct id_filter ids;
     struct progress progress;
 };
@@ -108,12 +119,21 @@ static int next_job(struct runner *r, struct job **out, struct err *e)
 
 /* ---- the list of jobs ------------------------------------------------------------------------------------------ */
 
-/* Reads up to a batch of samples and prepares them together. 0 if there are no more. */
+static size_t soft_bytes(const struct runner *r, const struct job *j)
+{
+    size_t tokens = 0;
+    for (int i = 0; i < j->sample.n_media && j->soft; i++)
+        tokens += (size_t)j->encoded[i].n_tokens;
+    return tokens * (size_t)engine_info(r->m)->hidden_size * sizeof(float);
+}
+
+/* Reads up to a batch of samples and prepares them together. */
 static int read_jobs(struct runner *r, struct err *e)
 {
-    int n = 0, got = 1, room = WINDOW_BATCHES * r->settings->batch - r->n_listed;
-    struct job **jobs = NEW(struct job *, r->settings->batch);
-    while (n < r->settings->batch && n < room && (got = next_job(r, &jobs[n], e)) > 0)
+    const int most = r->batch ? r->batch : FIRST_BATCH;
+    int n = 0, got = 1;
+    struct job **jobs = NEW(struct job *, most);
+    while (n < most && (got = next_job(r, &jobs[n], e)) > 0)
         n++;
     if (n && got >= 0)
         jobs_prepare(r->m, jobs, n);
@@ -123,39 +143,104 @@ static int read_jobs(struct runner *r, struct err *e)
         else
             r->first = jobs[i];
         r->last = jobs[i];
-        if (!r->unstarted)
-            r->unstarted = jobs[i];
         r->n_listed++;
+        r->n_unstarted++;
+        r->soft_bytes += soft_bytes(r, jobs[i]);
     }
+    r->all_read = got == 0;
     free(jobs);
-    return got < 0 ? -1 : n;
+    return got < 0 ? -1 : 0;
 }
 
-static void start_job(struct runner *r, struct job *j)
+static int read_ahead(struct runner *r, struct err *e)
 {
+    const int window = WINDOW_BATCHES * r->batch > 2 * AHEAD ? WINDOW_BATCHES * r->batch : 2 * AHEAD;
+    const int ahead = r->settings->prefixes || !r->batch ? AHEAD : 1;
+    while (!r->all_read && r->n_unstarted < ahead && r->n_listed < window &&
+           (r->n_unstarted == 0 || r->soft_bytes < AHEAD_SOFT))
+        if (read_jobs(r, e))
+            return -1;
+    return 0;
+}
+
+/* Of the jobs that have most in common with the one started last, the first. */
+static struct job *next_to_start(const struct runner *r)
+{
+    struct job *best = NULL;
+    for (struct job *j = r->first; j; j = j->next)
+        if (!j->started && (!best || j->shared > best->shared))
+            best = j;
+    return best;
+}
+
+/* Puts the first tokens of the job's prompt into a sequence, if others share them. */
+static int share_prefix(struct runner *r, struct job *j, struct answer_request *request, struct err *e)
+{
+    const double start = clock_ms();
+    const struct prefix_prompt mine = {j->prompt.id, j->prompt.n, j->soft};
+    struct prefix_prompt *others = NEW(struct prefix_prompt, r->n_unstarted + 1);
+    struct job **of = NEW(struct job *, r->n_unstarted + 1);
+    int *shared = NEW(int, r->n_unstarted + 1), n = 0;
+    for (struct job *k = r->first; k; k = k->next)
+        if (!k->started && !k->err.code) {
+            of[n] = k;
+            others[n++] = (struct prefix_prompt){k->prompt.id, k->prompt.n, k->soft};
+        }
+    const int failed = prefix_begin(r->settings->prefixes, &mine, others, n, shared, &request->seq, e);
+    request->prefill_ms = clock_ms() - start;
+    for (int i = 0; i < n; i++)
+        of[i]->shared = shared[i];
+    free(others);
+    free(of);
+    free(shared);
+    return failed;
+}
+
+static int start_job(struct runner *r, struct job *j, struct err *e)
+{
+    j->started = true;
+    r->n_unstarted--;
+    r->soft_bytes -= soft_bytes(r, j);
     if (j->err.code) {
         job_finish(r->m, j, NULL, r->settings->trace);
-        return;
+        return 0;
     }
-    struct answer_request request = {.prompt = j->prompt, .soft = j->soft, .user = j,
-                                     .settings = {.max_tokens = j->spec->max_tokens},
+    struct answer_request request = {.soft = j->soft, .user = j, .settings = {.max_tokens = j->spec->max_tokens},
                                      .n_labels = j->sample.n_choices, .label_ids = j->label_ids};
+    if (r->settings->prefixes && share_prefix(r, j, &request, e))
+        return -1;
+    request.prompt = j->prompt;
     j->prompt = (struct ids){0};
     j->soft = NULL;
     batcher_add(r->batcher, &request);
+    return 0;
+}
+
+/* Once it is known that there is something to do, and how much at least. */
+static int open_batcher(struct runner *r, struct err *e)
+{
+    if (read_ahead(r, e))
+        return -1;
+    if (!r->first)
+        return 0;
+    if (!r->batch && tune_batch(r->m, r->n_unstarted, &r->batch, e))
+        return -1;
+    r->batcher = batcher_new(r->m, r->probe, r->batch);
+    return 0;
 }
 
 static int fill_batcher(struct runner *r, struct err *e)
 {
-    while (batcher_has_room(r->batcher)) {
-        if (!r->unstarted) {
-            int got = read_jobs(r, e);
-            if (got <= 0)
-                return got;
-        }
-        struct job *j = r->unstarted;
-        r->unstarted = j->next;
-        start_job(r, j);
+    if (!r->batcher && open_batcher(r, e))
+        return -1;
+    while (r->batcher && batcher_has_room(r->batcher)) {
+        if (read_ahead(r, e))
+            return -1;
+        struct job *j = next_to_start(r);
+        if (!j)
+            return 0;
+        if (start_job(r, j, e))
+            return -1;
     }
     return 0;
 }
@@ -163,7 +248,7 @@ static int fill_batcher(struct runner *r, struct err *e)
 static void take_answers(struct runner *r)
 {
     struct answer a;
-    while (batcher_take(r->batcher, &a)) {
+    while (r->batcher && batcher_take(r->batcher, &a)) {
         job_finish(r->m, a.user, &a, r->settings->trace);
         answer_free(&a);
     }
@@ -214,7 +299,7 @@ static int run_loop(struct runner *r, const volatile sig_atomic_t *stop, bool *i
             *interrupted = true;
             return 0;
         }
-        if (batcher_active(r->batcher) == 0 && !r->first)
+        if (!r->first)
             return 0;
         if (batcher_step(r->batcher, e))
             return -1;
@@ -223,17 +308,18 @@ static int run_loop(struct runner *r, const volatile sig_atomic_t *stop, bool *i
 
 int run_tasks(struct engine *m, const struct probe *p, struct dataset *const *datasets, int n_tasks,
               const struct run_settings *settings, struct store *store, const volatile sig_atomic_t *stop,
-              bool *interrupted, struct err *e)
+              bool *interrupted, int *batch, struct err *e)
 {
-    struct runner r = {.m = m, .datasets = datasets, .n_tasks = n_tasks, .settings = settings, .store = store};
+    struct runner r = {.m = m, .probe = p, .datasets = datasets, .n_tasks = n_tasks, .settings = settings,
+                       .batch = settings->batch, .store = store};
     if (settings->ids_file && read_ids(&r.ids, settings->ids_file, e)) {
         text_free(&r.ids.content);
         return -1;
     }
-    r.batcher = batcher_new(m, p, settings->batch);
     progress_start(&r.progress, count_samples(&r));
     int failed = run_loop(&r, stop, interrupted, e);
     progress_clear(&r.progress);
+    *batch = r.batcher ? r.batch : 0;
     batcher_free(r.batcher);
     while (r.first) {
         struct job *next = r.first->next;

@@ -6,6 +6,7 @@
 
 #include "datasets/datasets.h"
 #include "engine/engine.h"
+#include "eval/prefix.h"
 #include "eval/store.h"
 #include "probe/probe.h"
 
@@ -13,15 +14,16 @@ struct run_settings {
     int64_t limit;              /* first samples of each task, 0: all */
     const char *ids_file;       /* one "id" or "task<TAB>id" per line, NULL: all */
     int shard, n_shards;        /* 1-based: this process takes every n_shards-th sample */
-    int batch;
+    int batch;                  /* samples in flight; 0: what a measurement finds best */
     double max_audio_s;         /* use at most so much of each sound, 0: all of it */
+    struct prefix_store *prefixes;          /* NULL: every prompt is computed from its first token */
     bool trace;
 };
 
 /* Runs all samples of the data sets that the store does not hold yet. Stops early, with *interrupted set, when *stop
- * becomes non-zero. */
+ * becomes non-zero. *batch: samples in flight, as given or found; 0 if there was nothing to do. */
 int run_tasks(struct engine *m, const struct probe *p, struct dataset *const *datasets, int n_tasks,
               const struct run_settings *settings, struct store *store, const volatile sig_atomic_t *stop,
-              bool *interrupted, struct err *e);
+              bool *interrupted, int *batch, struct err *e);
 
 #endif

@@ -170,9 +170,11 @@ static int check_identity(struct store *s, const char *dir, struct err *e)
     else if (!cJSON_Compare(was, is, true))
         failed = err_set(e, EXIT_USAGE, "%s holds a run with another %s; choose another --out, or remove it", dir,
                          first_difference(was, is));
-    const cJSON *started = json_get(old, "started");
+    const cJSON *started = json_get(old, "started"), *counts = json_get(old, "prefix_cache");
     if (!failed && started)
         cJSON_ReplaceItemInObjectCaseSensitive(s->stamp, "started", cJSON_Duplicate(started, true));
+    if (!failed && counts)
+        cJSON_AddItemToObject(s->stamp, "prefix_cache", cJSON_Duplicate(counts, true));
     s->was_complete = cJSON_IsTrue(json_get(old, "complete"));
     cJSON_Delete(old);
     return failed;

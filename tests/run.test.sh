@@ -72,4 +72,31 @@ printf 'arc-easy\t%s\n' "$(sed -n 's/^{"id":"\([^"]*\)","task":"arc-easy".*/\1/p
 check "--ids takes one sample" run --ids "$scratch/ids" --out "$scratch/one"
 check "just that one" test "$(wc -l <"$scratch/one/records.jsonl")" -eq 1
 check "status" "$handoff" status "$scratch/whole"
+
+# A long system prompt, and pictures that several questions share: computed once, the same records.
+rules=$(for i in $(seq 40); do echo -n "Rule $i: read question $i twice. "; done)
+cat >"$scratch/shared.json" <<END
+{"tasks": [
+ {"task": "mmlu", "path": "mmlu", "system": "$rules", "prompt": "{question}\n{options}\nAnswer with the letter.", "shots": 0,
+  "max_tokens": 3, "grader": "choice"},
+ {"task": "gsm8k", "path": "gsm8k/test.jsonl", "system": "$rules", "prompt": "{question}", "shots": 0, "max_tokens": 12,
+  "grader": "number"},
+ {"task": "chartqa", "path": "chartqa", "prompt": "{question}\nAnswer with one word.", "max_tokens": 4,
+  "grader": "relaxed"}]}
+END
+shared() { "$handoff" run --model $mini/checkpoint --suite "$scratch/shared.json" --data-root $mini --limit 30 "$@" 2>&1; }
+check "shared beginnings" shared --out "$scratch/shared"
+check "most of the prompts' tokens are shared" bash -c '"$1" status "$2" | grep -E "prompt tokens, .* \((7|8|9).%\) shared"' _ \
+    "$handoff" "$scratch/shared"
+check "without the prefix store" shared --no-prefix-cache --out "$scratch/cold"
+check "same records without" same_records "$scratch/cold" "$scratch/shared"
+check "one at a time" shared --batch 1 --out "$scratch/shared1"
+check "same records one at a time" same_records "$scratch/cold" "$scratch/shared1"
+check "nothing is left of the store" test ! -e "$scratch/shared/prefix"
+for i in $(seq 8); do
+    timeout -s KILL 0.$((i % 4 + 2)) "$handoff" run --model $mini/checkpoint --suite "$scratch/shared.json" --data-root $mini \
+        --limit 30 --batch $((i % 3 + 1)) --out "$scratch/sharedkill" >/dev/null 2>&1
+done
+check "goes on after kills" shared --out "$scratch/sharedkill"
+check "same records after kills, with shared beginnings" same_records "$scratch/cold" "$scratch/sharedkill"
 finish
