@@ -139,19 +139,30 @@ static struct edits plain_step(struct edits diagonal, struct edits up, struct ed
     return e;
 }
 
-enum { WINDOW = 64 };       /* columns kept for words of the hypothesis that run together */
+/* The most words of `many` that run together to one word of `one`. */
+static int longest_compound(const struct side *many, const struct side *one)
+{
+    int longest = 0;
+    for (int to = 2; to <= many->n; to++)
+        for (int w = 0; w < one->n; w++) {
+            int k = compound(many, to, one, w);
+            longest = k > longest ? k : longest;
+        }
+    return longest;
+}
 
 struct edits align_compounds(struct arena *a, struct runes reference, struct runes hypothesis)
 {
     struct side r, h;
     make_sides(a, reference, hypothesis, &r, &h);
-    struct edits *columns[WINDOW];
-    for (int k = 0; k < WINDOW && k <= h.n; k++)
+    int window = longest_compound(&h, &r) + 2;      /* columns kept: this one, and back to before a compound */
+    struct edits **columns = ARENA_NEW(a, struct edits *, window);
+    for (int k = 0; k < window && k <= h.n; k++)
         columns[k] = ARENA_NEW(a, struct edits, r.n + 1);
     for (int i = 0; i <= r.n; i++)
         columns[0][i] = (struct edits){.total = i, .del = i};
     for (int j = 1; j <= h.n; j++) {
-        struct edits *now = columns[j % WINDOW], *before = columns[(j - 1) % WINDOW];
+        struct edits *now = columns[j % window], *before = columns[(j - 1) % window];
         now[0] = (struct edits){.total = j, .ins = j};
         for (int i = 1; i <= r.n; i++) {
             struct edits e = plain_step(before[i - 1], now[i - 1], before[i], r.word[i - 1] == h.word[j - 1]);
@@ -159,12 +170,12 @@ struct edits align_compounds(struct arena *a, struct runes reference, struct run
             if (k >= 2 && before[i - k].total < e.total)
                 e = before[i - k];
             k = compound(&h, j, &r, i - 1);
-            if (k >= 2 && k < WINDOW && columns[(j - k) % WINDOW][i - 1].total < e.total)
-                e = columns[(j - k) % WINDOW][i - 1];
+            if (k >= 2 && columns[(j - k) % window][i - 1].total < e.total)
+                e = columns[(j - k) % window][i - 1];
             now[i] = e;
         }
     }
-    struct edits e = columns[h.n % WINDOW][r.n];
+    struct edits e = columns[h.n % window][r.n];
     e.words = r.n;
     return e;
 }

@@ -9,8 +9,8 @@ struct edits { int total, sub, del, ins, words; };      /* words: of the referen
 /* Levenshtein over white-space-separated words. Among alignments of equal cost it counts the one that rapidfuzz (and
  * so jiwer) finds. */
 struct edits align_words(struct arena *a, struct runes reference, struct runes hypothesis);
-/* As kaldialign with merge_compounds: adjacent words of one side that together spell a word of the other are no error
- * (at most 63 of them). */
+/* As kaldialign with merge_compounds: adjacent words of one side that together spell a word of the other are no
+ * error. */
 struct edits align_compounds(struct arena *a, struct runes reference, struct runes hypothesis);
 
 #endif

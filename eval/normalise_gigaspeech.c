@@ -7,13 +7,9 @@ static const char *const not_scored[] = {
 
 struct runes normalise_gigaspeech(struct arena *a, struct runes s)
 {
-    struct runes upper = {0}, out = {0}, word;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.at[i] == 0xDF)
-            runes_puts(a, &upper, "SS");
-        else
-            runes_put(a, &upper, s.at[i] == '-' ? ' ' : uni_upper(s.at[i]));
-    }
+    struct runes upper = runes_upper(a, s), out = {0}, word;
+    for (size_t i = 0; i < upper.n; i++)
+        upper.at[i] = upper.at[i] == '-' ? ' ' : upper.at[i];
     for (size_t at = 0; runes_word(upper, &at, &word);) {
         bool scored = true;
         for (size_t k = 0; k < sizeof not_scored / sizeof *not_scored && scored; k++)

@@ -62,35 +62,26 @@ int uni_digit(uint32_t c)
     return lo && c - unicode_zero[lo - 1] < 10 ? (int)(c - unicode_zero[lo - 1]) : -1;
 }
 
-uint32_t uni_lower(uint32_t c)
+static uint32_t other_case(const struct unicode_case *runs, size_t n, uint32_t c)
 {
-    if (c < 128)
-        return c >= 'A' && c <= 'Z' ? c + 32 : c;
-    size_t lo = 0, hi = COUNT(unicode_lower);
+    size_t lo = 0, hi = n;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (c > unicode_lower[mid].last)
+        if (c > runs[mid].last)
             lo = mid + 1;
         else
             hi = mid;
     }
-    const struct unicode_lower *run = &unicode_lower[lo];
-    if (lo == COUNT(unicode_lower) || c < run->first || (c - run->first) % run->step)
+    if (lo == n || c < runs[lo].first || (c - runs[lo].first) % runs[lo].step)
         return c;
-    return (uint32_t)((int32_t)c + run->add);
+    return (uint32_t)((int32_t)c + runs[lo].add);
 }
 
-uint32_t uni_upper(uint32_t c)
+uint32_t uni_lower(uint32_t c)
 {
     if (c < 128)
-        return c >= 'a' && c <= 'z' ? c - 32 : c;
-    for (size_t i = 0; i < COUNT(unicode_lower); i++) {
-        const struct unicode_lower *run = &unicode_lower[i];
-        uint32_t capital = (uint32_t)((int32_t)c - run->add);
-        if (capital >= run->first && capital <= run->last && (capital - run->first) % run->step == 0)
-            return capital;
-    }
-    return c;
+        return c >= 'A' && c <= 'Z' ? c + 32 : c;
+    return other_case(unicode_lower, COUNT(unicode_lower), c);
 }
 
 bool uni_boundary(struct runes s, size_t i)
@@ -257,12 +248,45 @@ static int combining_class(uint32_t c)
     return c < 0x300 ? 0 : number_of(unicode_class, COUNT(unicode_class), c);
 }
 
+/* The capitals of a letter that has several, and their number; 0 for any other. */
+static int long_capitals(uint32_t c, const uint32_t **capital)
+{
+    size_t lo = 0, hi = c < 0xDF ? 0 : COUNT(unicode_capitals);
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (unicode_capitals[mid].letter < c)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (c < 0xDF || lo == COUNT(unicode_capitals) || unicode_capitals[lo].letter != c)
+        return 0;
+    *capital = unicode_capitals[lo].capital;
+    return (*capital)[2] ? 3 : 2;
+}
+
+struct runes runes_upper(struct arena *a, struct runes s)
+{
+    struct runes out = {.at = ARENA_NEW(a, uint32_t, s.n + 1), .cap = s.n + 1};
+    const uint32_t *capital;
+    for (size_t i = 0; i < s.n; i++) {
+        int n = long_capitals(s.at[i], &capital);
+        for (int k = 0; k < n; k++)
+            runes_put(a, &out, capital[k]);
+        if (!n)
+            runes_put(a, &out, other_case(unicode_upper, COUNT(unicode_upper), s.at[i]));
+    }
+    return out;
+}
+
 size_t runes_upper_length(struct runes s)
 {
     size_t n = s.n;
-    for (size_t i = 0; i < s.n; i++)
-        if (s.at[i] >= 0xDF)
-            n += (size_t)number_of(unicode_longer, COUNT(unicode_longer), s.at[i]);
+    const uint32_t *capital;
+    for (size_t i = 0; i < s.n; i++) {
+        int k = long_capitals(s.at[i], &capital);
+        n += k ? (size_t)k - 1 : 0;
+    }
     return n;
 }
 
@@ -281,23 +305,25 @@ static void put_decomposed(struct arena *a, struct runes *out, uint32_t c)
         put_hangul(a, out, c);
         return;
     }
-    size_t lo = 0, hi = COUNT(unicode_nfkd_key);
+    size_t lo = 0, hi = c < 0xA0 ? 0 : COUNT(unicode_nfkd);
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (unicode_nfkd_key[mid] < c)
+        if (c > unicode_nfkd[mid].last)
             lo = mid + 1;
         else
             hi = mid;
     }
-    if (c < 0xA0 || lo == COUNT(unicode_nfkd_key) || unicode_nfkd_key[lo] != c) {
+    const struct unicode_nfkd *run = &unicode_nfkd[lo];
+    if (c < 0xA0 || lo == COUNT(unicode_nfkd) || c < run->first) {
         runes_put(a, out, c);
         return;
     }
-    for (size_t i = unicode_nfkd_start[lo]; i < unicode_nfkd_start[lo + 1]; i++) {
-        uint32_t unit = unicode_nfkd_pool[i];
-        if (unit >= 0xD800 && unit < 0xDC00)                    /* a surrogate pair */
-            unit = 0x10000 + ((unit - 0xD800) << 10) + (unicode_nfkd_pool[++i] - 0xDC00u);
-        runes_put(a, out, unit);
+    const uint16_t *unit = unicode_nfkd_pool + run->start + (c - run->first) * run->length;
+    for (int i = 0; i < run->length; i++) {
+        uint32_t u = unit[i];
+        if (u >= 0xD800 && u < 0xDC00)                          /* a surrogate pair */
+            u = 0x10000 + ((u - 0xD800) << 10) + (unit[++i] - 0xDC00u);
+        runes_put(a, out, u);
     }
 }
 

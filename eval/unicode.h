@@ -24,9 +24,10 @@ struct runes runes_trim(struct runes s);                        /* a view withou
 bool runes_equal(struct runes a, struct runes b);
 bool runes_is(struct runes s, const char *ascii);
 struct runes runes_lower(struct arena *a, struct runes s);      /* str.lower() */
+struct runes runes_upper(struct arena *a, struct runes s);      /* str.upper() */
 size_t runes_upper_length(struct runes s);                      /* len(s.upper()) */
 struct runes runes_collapse(struct arena *a, struct runes s);   /* " ".join(s.split()) */
-struct runes runes_nfkd(struct arena *a, struct runes s);       /* table's limits: scripts/make_unicode_tables.py */
+struct runes runes_nfkd(struct arena *a, struct runes s);       /* unicodedata.normalize("NFKD", s) */
 /* The next word of s from *at on, split at white space; false at the end. */
 bool runes_word(struct runes s, size_t *at, struct runes *word);
 
@@ -36,7 +37,6 @@ bool uni_symbol(uint32_t c);            /* category M*, S* or P* */
 bool uni_mark(uint32_t c);              /* category Mn */
 int uni_digit(uint32_t c);              /* decimal digit of any script (\d): 0..9, or -1 */
 uint32_t uni_lower(uint32_t c);         /* simple lower case */
-uint32_t uni_upper(uint32_t c);         /* the letter whose simple lower case is c, or c */
 /* \b: a word character on exactly one side of position i (0..n). */
 bool uni_boundary(struct runes s, size_t i);
 

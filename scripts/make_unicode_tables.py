@@ -3,14 +3,13 @@
 
     python3 scripts/make_unicode_tables.py > eval/unicode_table.h
 
-Ranges are [first, last]. Decompositions leave out Hangul syllables (they follow a formula) and, to stay small, CJK
-compatibility ideographs and Arabic presentation forms.
+Ranges are [first, last]. Decompositions leave out Hangul syllables, which follow a formula.
 """
 import re
 import sys
 import unicodedata
 
-NOT_DECOMPOSED = ((0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F), (0xFB50, 0xFDFF), (0xFE70, 0xFEFF))
+HANGUL = range(0xAC00, 0xD7A4)
 EVERY = [c for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
 
 
@@ -40,35 +39,44 @@ def print_ranges(name, belongs, comment):
     print_list("struct unicode_range", name, ["{%d,%d}" % tuple(r) for r in ranges(belongs)], comment)
 
 
-def print_lower():
-    """Runs of letters whose lower case lies at a fixed distance; step 2: every other letter is a capital."""
-    pairs = [(c, ord(chr(c).lower())) for c in EVERY if chr(c).lower() != chr(c) and len(chr(c).lower()) == 1]
+def print_case(name, convert, comment):
+    """Runs of letters whose other case lies at a fixed distance; step 2: every other letter is concerned."""
     runs = []
-    for c, low in pairs:
+    for c in EVERY:
+        other = convert(chr(c))
+        if other == chr(c) or len(other) > 1:
+            continue
         if runs:
             first, last, step, delta = runs[-1]
             gap = c - last
-            if low - c == delta and gap in (1, 2) and (first == last or gap == step):
+            if ord(other) - c == delta and gap in (1, 2) and (first == last or gap == step):
                 runs[-1] = (first, c, gap, delta)
                 continue
-        runs.append((c, c, 1, low - c))
-    print_list("struct unicode_lower", "unicode_lower", ["{%d,%d,%d,%d}" % run for run in runs],
-               "first, last, step, what to add")
+        runs.append((c, c, 1, ord(other) - c))
+    print_list("struct unicode_case", name, ["{%d,%d,%d,%d}" % run for run in runs], comment)
+
+
+def print_long_capitals():
+    longs = [(c, [ord(u) for u in chr(c).upper()]) for c in EVERY if len(chr(c).upper()) > 1]
+    print_list("struct unicode_capitals", "unicode_capitals",
+               ["{%d,{%s}}" % (c, ",".join(map(str, up))) for c, up in longs],
+               "letters whose upper case is two or three letters")
 
 
 def print_decompositions():
-    keys, starts, pool = [], [], []
+    runs, pool = [], []
     for c in EVERY:
         full = unicodedata.normalize("NFKD", chr(c))
-        if full == chr(c) or any(first <= c <= last for first, last in NOT_DECOMPOSED):
+        if full == chr(c) or c in HANGUL:
             continue
         units = full.encode("utf-16-le")
-        keys.append(str(c))
-        starts.append(str(len(pool)))
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == len(units) // 2:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, len(units) // 2, len(pool)])
         pool += [str(units[i] | units[i + 1] << 8) for i in range(0, len(units), 2)]
-    starts.append(str(len(pool)))
-    print_list("uint32_t", "unicode_nfkd_key", keys, "characters that compatibility decomposition changes")
-    print_list("uint16_t", "unicode_nfkd_start", starts, "where the decomposition of a key starts in the pool")
+    print_list("struct unicode_nfkd", "unicode_nfkd", ["{%d,%d,%d,%d}" % tuple(r) for r in runs],
+               "characters that compatibility decomposition changes: first, last, units of each, where in the pool")
     print_list("uint16_t", "unicode_nfkd_pool", pool, "UTF-16")
 
 
@@ -93,7 +101,9 @@ print(f"""/* unicode_table.h - facts of Unicode {unicodedata.unidata_version}; d
 #include <stdint.h>
 
 struct unicode_range {{ uint32_t first, last; }};
-struct unicode_lower {{ uint32_t first, last, step; int32_t add; }};
+struct unicode_case {{ uint32_t first, last, step; int32_t add; }};
+struct unicode_capitals {{ uint32_t letter, capital[3]; }};
+struct unicode_nfkd {{ uint32_t first, last; uint16_t length, start; }};
 struct unicode_number {{ uint32_t first, last; uint8_t value; }};
 """)
 word = re.compile(r"\w")
@@ -116,8 +126,9 @@ print_list("uint32_t", "unicode_zero", [str(c) for c in EVERY if unicodedata.dec
            "the zeros of all decimal digits (Nd); the digits 1 to 9 follow each")
 print_ranges("unicode_cased", cased, "cased letters")
 print_ranges("unicode_ignorable", ignorable, "what a final sigma looks through to find one")
-print_lower()
+print_case("unicode_lower", str.lower, "lower case: first, last, step, what to add")
+print_case("unicode_upper", str.upper, "upper case: first, last, step, what to add")
+print_long_capitals()
 print_numbers("unicode_class", unicodedata.combining, "canonical combining classes other than 0")
-print_numbers("unicode_longer", lambda c: len(c.upper()) - 1, "how many characters str.upper() adds")
 print_decompositions()
 print("#endif")

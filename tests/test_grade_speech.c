@@ -265,6 +265,56 @@ static void ties(void)
     arena_free(&a);
 }
 
+/* A compound of any number of parts, on either side. */
+static void long_compounds(void)
+{
+    struct arena a = {0};
+    struct text apart = {0}, together = {0};
+    text_puts(&apart, "x");
+    text_puts(&together, "x ");
+    for (int i = 0; i < 200; i++) {
+        text_printf(&apart, " w%d", i);
+        text_printf(&together, "w%d", i);
+    }
+    struct runes parts = runes_from(&a, apart.data), one = runes_from(&a, together.data);
+    CHECK(align_compounds(&a, one, parts).total == 0 && align_compounds(&a, parts, one).total == 0);
+    CHECK(align_words(&a, one, parts).total == 200);
+    text_free(&apart);
+    text_free(&together);
+    arena_free(&a);
+}
+
+/* SHA-256 over what Python 3.11 (Unicode 14) makes of every character but NUL and surrogates, a line break behind
+ * each:  for c in ...: h.update(f(chr(c)).encode() + b"\n") */
+static void every_character(void)
+{
+    static const struct { struct runes (*f)(struct arena *, struct runes); const char *sha; } cases[] = {
+        {runes_lower, "0fd52b670bc397db29b61a6c7472d017db8c761db2e65691a2fae559d55f1e00"},
+        {runes_upper, "9696aceb5c227b48a318d16a343a1e8a4008752fac40eb2c84d747f5ba0c3cce"},
+        {runes_nfkd, "e06b5b42950c560d0f8a1b2d1c5768f15d3dfec0f24b34ef8fed244b4d2a258e"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct sha256 sha;
+        char hex[65];
+        sha256_init(&sha);
+        for (uint32_t c = 1; c <= 0x10FFFF; c++) {
+            if (c >= 0xD800 && c <= 0xDFFF)
+                continue;
+            struct arena a = {0};
+            struct runes made = cases[k].f(&a, (struct runes){.at = &c, .n = 1});
+            const char *text = runes_text(&a, made);
+            sha256_update(&sha, text, strlen(text));
+            sha256_update(&sha, "\n", 1);
+            arena_free(&a);
+        }
+        sha256_hex(&sha, hex);
+        CHECK_MSG(strcmp(hex, cases[k].sha) == 0, "%zu: %s", k, hex);
+    }
+    struct arena a = {0};
+    check_normalised(normalise_gigaspeech, "\xEF\xAC\x81n-stra\xC3\x9F""e um", "FIN STRASSE");
+    CHECK(runes_upper_length(runes_from(&a, "\xEF\xAC\x81n")) == 3);
+    arena_free(&a);
+}
+
 int main(void)
 {
     RUN(whisper_and_open_asr);
@@ -274,6 +324,8 @@ int main(void)
     RUN(scoring);
     RUN(python_originals);
     RUN(ties);
+    RUN(long_compounds);
+    RUN(every_character);
     cJSON_Delete(cases_file);
     return test_report();
 }
