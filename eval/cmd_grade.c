@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PEERS = 8 };
-
 struct grading_args {
     const char *task, *extract, *normalizer, *write;
     bool explain;
@@ -102,7 +100,7 @@ static void put_verdict(struct text *t, const struct verdict *v, bool speech)
 
 static void put_explanation(struct text *t, const struct grade_input *in, const struct verdict *v, struct arena *a)
 {
-    struct peer peers[MAX_PEERS];
+    struct peer peers[GRADE_PEERS];
     text_putc(t, ',');
     put_string(t, "rule", v->rule);
     if (v->reference) {
@@ -112,7 +110,7 @@ static void put_explanation(struct text *t, const struct grade_input *in, const 
         put_string(t, "hypothesis", v->hypothesis);
     }
     text_puts(t, ",\"peers\":[");
-    int n = grade_peers(in, a, peers, MAX_PEERS);
+    int n = grade_peers(in, a, peers);
     for (int i = 0; i < n; i++) {
         text_puts(t, i ? ",{" : "{");
         put_string(t, "harness", peers[i].harness);

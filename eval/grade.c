@@ -76,12 +76,25 @@ void verdict_unparsed(struct grading *g, const char *rule)
     g->v->status = g->in->truncated ? GRADE_TRUNCATED : GRADE_UNPARSED;
 }
 
-/* The gold answer is a label or, in sets without labels, the text of an option. */
-static bool is_gold(const struct grade_input *in, const char *label, const char *option)
+/* A gold answer is a label, or the text of an option in sets without labels. "B" may be both: then it is the label, but
+ * for MMAU, whose answers are texts. */
+bool option_is_gold(const struct grade_input *in, const struct labels *l, int k)
 {
-    for (int i = 0; i < in->n_gold; i++)
-        if (strcmp(in->gold[i], label) == 0 || (option && strcmp(in->gold[i], option) == 0))
+    bool texts_first = strcmp(in->grader, "mmau") == 0;
+    for (int i = 0; i < in->n_gold; i++) {
+        struct arena a = {0};
+        struct runes gold = runes_from(&a, in->gold[i]);
+        bool label = false, text = false;
+        for (int j = 0; j < l->n; j++) {
+            label |= runes_equal(l->label[j], gold);
+            text |= l->text && strcmp(l->text[j], in->gold[i]) == 0;
+        }
+        bool is_text = text && (texts_first || !label);
+        bool same = is_text ? strcmp(l->text[k], in->gold[i]) == 0 : runes_equal(l->label[k], gold);
+        arena_free(&a);
+        if (same)
             return true;
+    }
     return false;
 }
 
@@ -91,19 +104,17 @@ void verdict_option(struct grading *g, const struct labels *l, int k, const char
         verdict_unparsed(g, rule);
         return;
     }
-    const char *label = runes_text(g->a, l->label[k]);
-    verdict_answer(g, label, rule, is_gold(g->in, label, l->text ? l->text[k] : NULL));
+    verdict_answer(g, runes_text(g->a, l->label[k]), rule, option_is_gold(g->in, l, k));
 }
 
-struct labels grade_labels(const struct grading *g)
+struct labels grade_labels(const struct grade_input *in, struct arena *a)
 {
-    const struct grade_input *in = g->in;
-    struct labels l = {.n = in->n_options, .label = ARENA_NEW(g->a, struct runes, in->n_options + 1),
-                       .lower = ARENA_NEW(g->a, struct runes, in->n_options + 1), .text = in->options};
+    struct labels l = {.n = in->n_options, .label = ARENA_NEW(a, struct runes, in->n_options + 1),
+                       .lower = ARENA_NEW(a, struct runes, in->n_options + 1), .text = in->options};
     for (int i = 0; i < l.n; i++) {
         const char letter[] = {(char)('A' + i), 0};
-        l.label[i] = runes_trim(runes_from(g->a, in->labels ? in->labels[i] : letter));
-        l.lower[i] = runes_lower(g->a, l.label[i]);
+        l.label[i] = runes_trim(runes_from(a, in->labels ? in->labels[i] : letter));
+        l.lower[i] = runes_lower(a, l.label[i]);
     }
     return l;
 }

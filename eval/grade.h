@@ -55,9 +55,11 @@ const char *grade_task_grader(const char *task);
 
 bool grade_knows_normalizer(const char *name);
 
-/* What other harnesses say about the same output, where that is known. Speech: the answer is the normalised text. */
+/* What other harnesses say about the same output, where that is known; for an input that grade() took. Speech: the
+ * answer is the normalised text. */
+enum { GRADE_PEERS = 16 };
 struct peer { const char *harness; const char *answer; bool correct; };
-int grade_peers(const struct grade_input *in, struct arena *a, struct peer *out, int max);      /* how many */
+int grade_peers(const struct grade_input *in, struct arena *a, struct peer out[GRADE_PEERS]);   /* how many */
 
 /* MMBench counts a question only if every rotation is right: true if all n verdicts are. */
 bool grade_circular(const bool *correct, int n);

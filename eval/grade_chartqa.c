@@ -49,16 +49,24 @@ static bool is_float_literal(const char *s)
     return *s == 0;
 }
 
-/* float(), with a trailing % as hundredths; false if s is no number. */
+bool read_float(struct arena *a, struct runes s, double *value)
+{
+    const char *text = plain_number(a, s);
+    if (!text || !is_float_literal(text))
+        return false;
+    *value = strtod(text, NULL);
+    return true;
+}
+
+/* float(), with a trailing % as hundredths. */
 static bool read_number(struct arena *a, struct runes s, double *value)
 {
     bool percent = s.n > 0 && s.at[s.n - 1] == '%';
     while (s.n > 0 && s.at[s.n - 1] == '%')
         s.n--;
-    const char *text = plain_number(a, s);
-    if (!text || !is_float_literal(text))
+    if (!read_float(a, s, value))
         return false;
-    *value = strtod(text, NULL) / (percent ? 100.0 : 1.0);
+    *value /= percent ? 100.0 : 1.0;
     return true;
 }
 

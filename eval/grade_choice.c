@@ -324,7 +324,7 @@ static void decide(struct grading *g, struct runes s, const struct labels *l)
 
 void grade_choice(struct grading *g)
 {
-    struct labels l = grade_labels(g);
+    struct labels l = grade_labels(g->in, g->a);
     struct runes s = without_tags(g->a, g->text);
     if (s.n == 0)
         verdict_unparsed(g, "empty");

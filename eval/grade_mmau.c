@@ -68,7 +68,7 @@ void grade_mmau(struct grading *g)
         grade_choice(g);
         return;
     }
-    struct labels l = grade_labels(g);
+    struct labels l = grade_labels(g->in, g->a);
     struct words prediction = words_of(g->a, g->text), *choice = ARENA_NEW(g->a, struct words, l.n + 1);
     for (int k = 0; k < l.n; k++)
         choice[k] = words_of(g->a, runes_from(g->a, l.text[k]));
@@ -79,8 +79,8 @@ void grade_mmau(struct grading *g)
     bool correct = false;
     for (int i = 0; i < in->n_gold && !correct; i++) {
         const char *gold = in->gold[i];
-        for (int k = 0; k < l.n; k++)               /* a label stands for the text of its option */
-            if (in->labels && strcmp(gold, in->labels[k]) == 0)
+        for (int k = 0; k < l.n && in->labels; k++)         /* a label stands for the text of its option */
+            if (strcmp(in->gold[i], in->labels[k]) == 0 && option_is_gold(in, &l, k))
                 gold = l.text[k];
         struct words answer = words_of(g->a, runes_from(g->a, gold));
         correct = matches(&prediction, &answer, choice, l.n);

@@ -96,7 +96,7 @@ static int option_text(struct grading *g, const struct labels *l)
 
 void grade_mmbench(struct grading *g)
 {
-    struct labels l = grade_labels(g);
+    struct labels l = grade_labels(g->in, g->a);
     if (contains(g->text, "Failed to obtain answer via API")) {
         verdict_unparsed(g, "API failure");
         return;

@@ -65,7 +65,7 @@ void grade_mmlu_pro(struct grading *g)
         verdict_unparsed(g, "unparsed");
         return;
     }
-    struct labels l = grade_labels(g);
+    struct labels l = grade_labels(g->in, g->a);
     struct runes one = {.at = &letter, .n = 1};
     int k = find_label(one, &l);
     if (k >= 0)

@@ -48,8 +48,7 @@ static bool last_number(struct runes s, struct runes *found)
     return any;
 }
 
-/* What lm-eval's exact match compares: everything up to the last `#### `, commas, dollars and one final period go. */
-static char *exact_form(struct arena *a, const char *s)
+char *exact_form(struct arena *a, const char *s)
 {
     for (const char *mark; (mark = strstr(s, "#### ")) != NULL;)
         s = mark + 5;

@@ -20,7 +20,13 @@ void verdict_unparsed(struct grading *g, const char *rule);
 /* Option k was chosen; -1: unparsed. */
 void verdict_option(struct grading *g, const struct labels *l, int k, const char *rule);
 
-struct labels grade_labels(const struct grading *g);
+struct labels grade_labels(const struct grade_input *in, struct arena *a);
+/* Whether option k is the right one. */
+bool option_is_gold(const struct grade_input *in, const struct labels *l, int k);
+/* Python's float(); false if s is no number. */
+bool read_float(struct arena *a, struct runes s, double *value);
+/* What lm-eval's exact match compares: everything up to the last `#### `, commas, dollars and one final period go. */
+char *exact_form(struct arena *a, const char *s);
 
 void grade_choice(struct grading *g);
 void grade_number(struct grading *g);

@@ -35,12 +35,19 @@ bool uni_word(uint32_t c)
     return in_ranges(unicode_word, COUNT(unicode_word), c);
 }
 
+bool uni_letter(uint32_t c)
+{
+    return uni_word(c) && !in_ranges(unicode_no_letter, COUNT(unicode_no_letter), c);
+}
+
 bool uni_symbol(uint32_t c)
 {
     if (c < 128)
         return c > ' ' && c < 127 && (c == '_' || !uni_word(c));
     return in_ranges(unicode_symbol, COUNT(unicode_symbol), c);
 }
+
+bool uni_punctuation(uint32_t c) { return in_ranges(unicode_punctuation, COUNT(unicode_punctuation), c); }
 
 bool uni_mark(uint32_t c)
 {

@@ -33,7 +33,9 @@ bool runes_word(struct runes s, size_t *at, struct runes *word);
 
 bool uni_space(uint32_t c);             /* str.isspace(), \s */
 bool uni_word(uint32_t c);              /* \w */
+bool uni_letter(uint32_t c);            /* str.isalpha() */
 bool uni_symbol(uint32_t c);            /* category M*, S* or P* */
+bool uni_punctuation(uint32_t c);       /* category P* */
 bool uni_mark(uint32_t c);              /* category Mn */
 int uni_digit(uint32_t c);              /* decimal digit of any script (\d): 0..9, or -1 */
 uint32_t uni_lower(uint32_t c);         /* simple lower case */

@@ -119,9 +119,11 @@ def ignorable(c):
 
 
 print_ranges("unicode_word", lambda c: word.match(c), r"what Python's \w matches")
+print_ranges("unicode_no_letter", lambda c: word.match(c) and not c.isalpha(), r"what of \w is no letter")
 print_ranges("unicode_mark", lambda c: unicodedata.category(c) == "Mn", "non-spacing marks (Mn)")
 print_ranges("unicode_symbol", lambda c: unicodedata.category(c)[0] in "MSP",
              "marks, symbols and punctuation (M*, S*, P*)")
+print_ranges("unicode_punctuation", lambda c: unicodedata.category(c)[0] == "P", "punctuation (P*)")
 print_list("uint32_t", "unicode_zero", [str(c) for c in EVERY if unicodedata.decimal(chr(c), -1) == 0],
            "the zeros of all decimal digits (Nd); the digits 1 to 9 follow each")
 print_ranges("unicode_cased", cased, "cased letters")

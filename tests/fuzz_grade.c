@@ -15,7 +15,7 @@ static void grade_all(const struct grade_input *base)
     struct arena a = {0};
     struct grade_input in = *base;
     struct verdict v;
-    struct peer peers[8];
+    struct peer peers[GRADE_PEERS];
     for (size_t i = 0; i < sizeof graders / sizeof *graders; i++) {
         in.grader = graders[i];
         for (const char *const *x = grade_extractors(in.grader); *x; x++) {
@@ -23,7 +23,7 @@ static void grade_all(const struct grade_input *base)
             if (grade(&in, &a, &v, NULL) == 0 && (!v.rule || v.score < 0 || v.score > 1))
                 abort();
         }
-        grade_peers(&in, &a, peers, 8);
+        grade_peers(&in, &a, peers);
     }
     in.grader = "speech";
     in.extract = NULL;

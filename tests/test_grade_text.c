@@ -232,24 +232,108 @@ static void peers(void)
         {"gsm8k", "number", "lm-eval gsm8k, strict", "lm_eval_gsm8k_strict"},
         {"gsm8k", "number", "lm-eval gsm8k, flexible", "lm_eval_gsm8k_flexible"},
         {"gsm8k", "number", "GSM8K", "openai_grade_school_math"},
-        {"mmbench", "mmbench", "VLMEvalKit", "vlmevalkit_can_infer"}};
+        {"mmbench", "mmbench", "VLMEvalKit", "vlmevalkit_can_infer"},
+        {"mcq", "choice", "lm-eval mmlu_generative", "lm_eval_mmlu_generative_first_line"},
+        {"mcq", "choice", "lm-eval mmlu_flan_cot_zeroshot, flexible", "lm_eval_flan_cot_zeroshot_flexible"},
+        {"mcq", "choice", "lmms-eval", "lmms_eval_extract_mcq"},
+        {"arc", "choice", "lm-eval arc_challenge_chat", "lm_eval_arc_challenge_chat"},
+        {"arc", "choice", "lmms-eval", "lmms_eval_extract_mcq"},
+        {"gsm8k", "number", "lm-eval gsm8k_cot,", "lm_eval_gsm8k_cot_strict"},
+        {"gsm8k", "number", "lm-eval gsm8k_cot_llama", "lm_eval_gsm8k_cot_llama_strict"},
+        {"mmbench", "mmbench", "lmms-eval", "lmms_eval_can_infer"},
+        {"mmau", "mmau", "lmms-eval", "lmms_eval_mmau"}};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
         const cJSON *c;
         cJSON_ArrayForEach(c, json_get(cases_file, known[k].set)) {
             struct arena a = {0};
-            struct peer p[8];
+            struct peer p[GRADE_PEERS];
             struct grade_input in = {.grader = known[k].grader};
             graded(&in, &a, c, "output");
-            const struct peer *one = peer_named(p, grade_peers(&in, &a, p, 8), known[k].harness);
+            const struct peer *one = peer_named(p, grade_peers(&in, &a, p), known[k].harness);
             const cJSON *want = json_get(json_get(c, "peers"), known[k].key);
             CHECK(one != NULL);
-            if (one) {
+            if (one && want) {
                 same(c, known[k].key, one->answer, json_get(want, "extract"));
-                if (json_get(want, "correct"))
+                if (cJSON_IsBool(json_get(want, "correct")))
                     same_bool(c, known[k].key, one->correct, json_get(want, "correct"));
             }
             arena_free(&a);
         }
+    }
+}
+
+/* Outputs whose readings were taken from those harnesses' own code; "" for nothing. */
+static void peers_read(void)
+{
+    static const char *const options[] = {"cat", "the dog", "a bird!", "(A) and C"};
+    static const struct { const char *output, *gold, *harness, *answer; bool correct; } cases[] = {
+        {"The answer is (B).", "B", "lm-eval mmlu_flan_cot_zeroshot, strict", "(B)", true},
+        {"The answer is (B)", "B", "lm-eval mmlu_flan_cot_zeroshot, strict", "(B", true},
+        {"The answer is B", "B", "lm-eval mmlu_flan_cot_zeroshot, strict", "", false},
+        {"The answer: B.\nThe answer is C.", "B", "lm-eval mmlu_flan_cot_zeroshot, strict", "B", true},
+        {"Q: The answer is (B).", "B", "lm-eval mmlu_flan_cot_zeroshot, strict", "", false},
+        {"(A) or (C)", "C", "lm-eval mmlu_flan_cot_zeroshot, flexible", "(C)", true},
+        {"A bird, I think: B", "C", "lm-eval mmlu_flan_cot_zeroshot, flexible", "(C)", true},
+        {"So: B", "B", "lm-eval mmlu_flan_cot_zeroshot, flexible", "(B)", true},
+        {"(A) or (C)", "A", "lm-eval mmlu_flan_n_shot_generative, flexible", "(A)", true},
+        {"(A)\n(B)", "A", "lm-eval mmlu_flan_n_shot_generative, strict", "(A)", true},
+        {" (A)", "A", "lm-eval mmlu_flan_n_shot_generative, strict", " (A)", false},
+        {"B.\nBecause", "B", "lm-eval mmlu_generative", "B.", true},
+        {"The answer is ½B", "B", "lmms-eval", "B", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena a = {0};
+        struct peer p[GRADE_PEERS];
+        struct grade_input in = {.grader = "choice", .output = cases[i].output, .gold = &cases[i].gold, .n_gold = 1,
+                                 .options = options, .n_options = 4};
+        const struct peer *one = peer_named(p, grade_peers(&in, &a, p), cases[i].harness);
+        CHECK(one != NULL);
+        CHECK_MSG(one && strcmp(one->answer ? one->answer : "", cases[i].answer) == 0 &&
+                  one->correct == cases[i].correct, "%s: %s reads \"%s\"", cases[i].output, cases[i].harness,
+                  one && one->answer ? one->answer : "(null)");
+        arena_free(&a);
+    }
+    /* lm-eval's chartqa reads what stands behind "Final Answer:", and judges that as its relaxed rule alone does */
+    const cJSON *c;
+    NEED_CASES(FILE_NAME);
+    cJSON_ArrayForEach(c, json_get(cases_file, "chartqa")) {
+        struct arena a = {0};
+        struct peer p[GRADE_PEERS];
+        struct grade_input in = {.grader = "relaxed"};
+        const char *text = json_string(c, "output");
+        graded(&in, &a, c, "output");
+        const struct peer *one = peer_named(p, grade_peers(&in, &a, p), "lm-eval chartqa");
+        same_bool(c, "final answer", one->correct,
+                  json_get(json_get(json_get(c, "peers"), "lm_eval_relaxed_explicit_prompt"), "correct"));
+        if (!strpbrk(text, "*_[]()") && strcmp(text, " Norway ") != 0) {    /* markdown and blanks go before the rule */
+            in.output = arena_printf(&a, "It rises.\n**Final Answer:** %s\n\nDone.", text);
+            one = peer_named(p, grade_peers(&in, &a, p), "lm-eval chartqa");
+            if (*text && !strstr(text, "nswer"))
+                same_bool(c, "relaxed", one->correct,
+                          json_get(json_get(json_get(c, "peers"), "lm_eval_relaxed"), "correct"));
+        }
+        arena_free(&a);
+    }
+}
+
+/* A gold answer that is one option's label and another option's text. */
+static void ambiguous_gold(void)
+{
+    static const char *const digits[] = {"1", "2", "3", "4"}, *const texts[] = {"4", "3", "2", "1"},
+                      *const letters[] = {"B", "C", "A", "D"}, *const one = "1", *const b = "B", *const three = "3";
+    static const struct { const char *grader, *output, *const *gold, *const *labels, *const *options; bool right; }
+    cases[] = {
+        {"choice", "1", &one, digits, texts, true},     {"choice", "4", &one, digits, texts, false},
+        {"choice", "2", &three, digits, texts, false},  {"choice", "3", &three, digits, texts, true},
+        {"choice", "B", &b, NULL, letters, true},       {"choice", "A", &b, NULL, letters, false},
+        {"mmau", "B", &b, NULL, letters, true},         {"mmau", "C", &b, NULL, letters, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena a = {0};
+        struct verdict v;
+        struct grade_input in = {.grader = cases[i].grader, .output = cases[i].output, .gold = cases[i].gold,
+                                 .n_gold = 1, .labels = cases[i].labels, .options = cases[i].options, .n_options = 4};
+        CHECK(grade(&in, &a, &v, NULL) == 0);
+        CHECK_MSG(v.correct == cases[i].right, "%s: %s", cases[i].grader, cases[i].output);
+        arena_free(&a);
     }
 }
 
@@ -452,6 +536,8 @@ int main(void)
     RUN(chartqa);
     RUN(docvqa);
     RUN(peers);
+    RUN(peers_read);
+    RUN(ambiguous_gold);
     RUN(scoring);
     RUN(trailer_and_thought_come_off);
     RUN(gold_as_text_of_the_option);
