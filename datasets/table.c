@@ -1,4 +1,4 @@
-/* table.c - rows of the files that other tools write: one table, or a folder or zip of tables taken one after another. */
+/* table.c - rows of the files that other tools write: one table, or a folder or zip of tables, one after another. */
 #include "datasets/datasets.h"
 #include "datasets/rows.h"
 #include "datasets/xlsx.h"

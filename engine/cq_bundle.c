@@ -246,13 +246,6 @@ static int read_document(struct document *d, struct bundle *b, const char *name,
     return d->json ? 0 : -1;
 }
 
-static void hash_file(struct bundle *b, const char *name, char hex[65])
-{
-    const struct mapped *m = bundle_has(b, name) ? bundle_file(b, name, NULL) : NULL;
-    if (m)
-        sha256_hex_of(m->data, m->size, hex);
-}
-
 /* The probe's own file says which layer it reads. */
 static int read_probe_layer(cJSON *config, struct bundle *b, struct err *e)
 {
@@ -277,7 +270,6 @@ static int read_config(struct documents *d, struct bundle *b, const struct weigh
         i++;
     if (i == 3)
         return err_input(e, "%s: config.json or config.txt was expected in this bundle", bundle_path(b));
-    hash_file(b, names[i], d->sha.config);
     if (i < 2)
         return read_document(&d->config, b, names[i], e) || read_probe_layer(d->config.json, b, e);
     const struct mapped *m = bundle_file(b, names[i], e);
@@ -296,7 +288,6 @@ int cq_bundle_documents(struct documents *d, struct bundle *b, const struct weig
         return -1;
     if (!d->tokenizer.json)
         return err_input(e, "%s: tokenizer.json was expected in this bundle", bundle_path(b));
-    hash_file(b, "tokenizer.json", d->sha.tokenizer);
     for (int i = 0; i < 2 && !d->has_template; i++) {
         const struct mapped *m = bundle_has(b, templates[i]) ? bundle_file(b, templates[i], e) : NULL;
         if (bundle_has(b, templates[i]) && !m)
@@ -305,7 +296,6 @@ int cq_bundle_documents(struct documents *d, struct bundle *b, const struct weig
         if (m) {
             d->template_where = mem_strdup(m->path);
             text_put(&d->chat_template, m->data, m->size);
-            sha256_hex_of(m->data, m->size, d->sha.chat_template);
         }
     }
     return 0;

@@ -76,12 +76,6 @@ static int read_model(struct documents *d, const char *path, const struct weight
     d->has_template = made.has_template;
     d->chat_template = made.chat_template;
     d->template_where = mem_strdup(path);
-    if (!bad) {
-        gguf_sha(&g, made.architecture, NULL, d->sha.config);
-        gguf_sha(&g, "tokenizer.ggml", NULL, d->sha.tokenizer);
-        if (d->has_template)
-            sha256_hex_of(d->chat_template.data, d->chat_template.len, d->sha.chat_template);
-    }
     arena_free(&a);
     map_close(&file);
     return bad ? -1 : 0;
@@ -96,8 +90,6 @@ static int read_projector(struct documents *d, const char *path, const struct we
         return -1;
     d->processor.where = mem_strdup(path);
     const int bad = gguf_parse(&file, &a, &g, e) || gguf_towers_read(d->config.json, &d->processor.json, &g, w, e);
-    if (!bad)
-        gguf_sha(&g, "clip", d->sha.config, d->sha.config);
     arena_free(&a);
     map_close(&file);
     return bad ? -1 : 0;

@@ -13,7 +13,6 @@ struct documents {
     bool has_template;
     struct text chat_template;
     char *template_where;
-    struct metadata_sha sha;
 };
 /* `projector` is a GGUF file with the towers that `w` holds too, NULL: none. */
 int documents_open(struct documents *d, const char *path, const char *projector, const struct weights *w,

@@ -72,7 +72,8 @@ static int open_documents(struct engine *m, struct err *e)
     if (!bad && d.has_template)
         bad = chat_template_open(&m->chat_template, d.chat_template.data ? d.chat_template.data : "",
                                  d.chat_template.len, d.template_where, e);
-    m->info.metadata_sha = d.sha;
+    if (d.has_template)
+        sha256_hex_of(d.chat_template.data ? d.chat_template.data : "", d.chat_template.len, m->template_sha);
     m->config_json = d.config.json;
     m->processor_json = d.processor.json;
     d.config.json = d.processor.json = NULL;
@@ -93,9 +94,7 @@ static void fill_info(struct engine *m)
     const struct config *c = &m->config;
     const cJSON *classes = json_get(m->config_json, "architectures");
     const cJSON *class = cJSON_IsArray(classes) ? classes->child : NULL;
-    const struct metadata_sha sha = m->info.metadata_sha;
     m->info = (struct model_info){
-        .metadata_sha = sha,
         .path = m->path,
         .architecture = cJSON_IsString(class) ? class->valuestring : "gemma4",
         .n_layers = c->n_layers, .hidden_size = c->hidden_size,
@@ -186,6 +185,18 @@ bool engine_is_eos(const struct engine *m, int32_t id)
 const struct tokenizer *engine_tokenizer(const struct engine *m)
 {
     return m->tokenizer;
+}
+
+void engine_document_sha(const struct engine *m, struct document_sha *out)
+{
+    struct text t = {0};
+    json_print(&t, m->config_json);
+    if (m->processor_json)
+        json_print(&t, m->processor_json);
+    sha256_hex_of(t.data, t.len, out->config);
+    tokenizer_fingerprint(m->tokenizer, out->tokenizer);
+    memcpy(out->chat_template, m->template_sha, sizeof out->chat_template);
+    text_free(&t);
 }
 
 const struct chat_template *engine_chat_template(const struct engine *m)

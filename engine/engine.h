@@ -87,9 +87,6 @@ struct engine_options {
                                    one; "none": no towers */
 };
 
-/* SHA-256 of the GGUF metadata that stands for the files of a folder; "" for a folder, and where there is none. */
-struct metadata_sha { char config[65], tokenizer[65], chat_template[65]; };
-
 /* Sizes as the files give them. */
 struct model_info {
     const char *path;
@@ -102,13 +99,17 @@ struct model_info {
     int32_t eos_ids[32];
     const char *kernel;         /* name of the kernel in use */
     int n_threads;
-    struct metadata_sha metadata_sha;
 };
 
 int engine_open(struct engine **out, const char *path, const struct engine_options *options, struct err *e);
 void engine_close(struct engine *m);                                     /* NULL is fine */
 const struct model_info *engine_info(const struct engine *m);
 const struct weights *engine_weights(const struct engine *m);
+/* SHA-256 of what a checkpoint says besides its weights, as this engine understands it: two checkpoints with the same
+ * tokenizer have the same fingerprint, whether it lies in tokenizer.json or in the metadata of a GGUF file. "" for a
+ * chat template that is not there. */
+struct document_sha { char config[65], tokenizer[65], chat_template[65]; };
+void engine_document_sha(const struct engine *m, struct document_sha *out);
 /* An extra top-level key of config.json that the engine itself has no use for; NULL if absent. */
 const cJSON *engine_config(const struct engine *m, const char *key);
 bool engine_is_eos(const struct engine *m, int32_t id);
@@ -180,6 +181,9 @@ const struct tokenizer *engine_tokenizer(const struct engine *m);
 void tokenize(const struct tokenizer *t, const char *s, size_t len, struct ids *out);
 /* Appends the text of ids; special tokens are shown only if asked for. */
 void detokenize(const struct tokenizer *t, const int32_t *id, int n, bool show_special, struct text *out);
+/* SHA-256 over pieces and merges in their order. Which added tokens a file calls special is left out: converters
+ * disagree about it. */
+void tokenizer_fingerprint(const struct tokenizer *t, char hex[65]);
 int tokenizer_size(const struct tokenizer *t);                           /* largest id + 1 */
 int32_t tokenizer_find(const struct tokenizer *t, const char *piece);    /* id of a whole piece, -1 if none */
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id);      /* NULL if the id has none */

@@ -309,25 +309,6 @@ bool gguf_equals(const struct gguf *g, const char *key, const char *s)
     return v && gguf_string(v, &value, &len) && strlen(s) == len && memcmp(s, value, len) == 0;
 }
 
-void gguf_sha(const struct gguf *g, const char *prefix, const char *before, char hex[65])
-{
-    struct sha256 sha;
-    const size_t len = strlen(prefix);
-    sha256_init(&sha);
-    if (before)
-        sha256_update(&sha, before, strlen(before));
-    for (size_t i = 0; i < g->n_values; i++) {
-        const struct gguf_value *v = &g->values[i];
-        const uint8_t kind[2] = {(uint8_t)v->kind, (uint8_t)v->element};
-        if (strncmp(v->key, prefix, len) != 0 || v->key[len] != '.')
-            continue;
-        sha256_update(&sha, v->key, strlen(v->key) + 1);
-        sha256_update(&sha, kind, sizeof kind);
-        sha256_update(&sha, v->at, v->n_bytes);
-    }
-    sha256_hex(&sha, hex);
-}
-
 bool gguf_number(const struct gguf_value *v, uint64_t i, double *out)
 {
     enum gguf_kind kind = v->kind == GGUF_ARRAY ? v->element : v->kind;

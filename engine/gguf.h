@@ -41,8 +41,6 @@ int gguf_parse(const struct mapped *m, struct arena *a, struct gguf *out, struct
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);      /* NULL if absent */
 /* Whether there is such a string value and it equals `s`. */
 bool gguf_equals(const struct gguf *g, const char *key, const char *s);
-/* SHA-256 over all values whose key begins with "PREFIX."; `before`, if not NULL, goes in front of them. */
-void gguf_sha(const struct gguf *g, const char *prefix, const char *before, char hex[65]);
 /* A scalar of any number or bool kind, or element i of an array of those; false if it is none. */
 bool gguf_number(const struct gguf_value *v, uint64_t i, double *out);
 /* A string value; *s points into the file and has no NUL behind it. */

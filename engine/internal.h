@@ -125,6 +125,7 @@ struct engine {
     struct decoder *decoder;
     struct tokenizer *tokenizer;
     struct chat_template *chat_template;    /* NULL: none */
+    char template_sha[65];                  /* "": none */
     struct vision *vision;                  /* NULL: none */
     struct audio *audio;                    /* NULL: none */
     char *media_cache;                      /* folder, NULL: none */

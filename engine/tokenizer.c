@@ -396,6 +396,34 @@ void tokenizer_close(struct tokenizer *t)
     free(t);
 }
 
+static int by_rank(const void *a, const void *b)
+{
+    const uint32_t x = ((const struct merge *)a)->rank, y = ((const struct merge *)b)->rank;
+    return (x > y) - (x < y);
+}
+
+void tokenizer_fingerprint(const struct tokenizer *t, char hex[65])
+{
+    struct sha256 sha;
+    sha256_init(&sha);
+    for (int i = 0; i < t->n_ids; i++) {
+        const struct piece *p = &t->piece[i];
+        sha256_update(&sha, p->s ? "+" : "-", 1);
+        if (p->s)
+            sha256_update(&sha, p->s, p->len + 1);
+    }
+    struct merge *merge = NEW(struct merge, t->merge_mask + 1);
+    size_t n = 0;
+    for (size_t i = 0; t->merge && i <= t->merge_mask; i++)
+        if (t->merge[i].left >= 0)
+            merge[n++] = t->merge[i];
+    qsort(merge, n, sizeof *merge, by_rank);
+    for (size_t i = 0; i < n; i++)
+        sha256_update(&sha, (const int32_t[]){merge[i].left, merge[i].right}, 2 * sizeof(int32_t));
+    free(merge);
+    sha256_hex(&sha, hex);
+}
+
 int tokenizer_size(const struct tokenizer *t)
 {
     return t->n_ids;

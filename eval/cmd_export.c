@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int export_each(const char *run, int (*see)(void *arg, const cJSON *record, const char *where, struct err *e), void *arg,
-                struct err *e)
+int export_each(const char *run, int (*see)(void *arg, const cJSON *record, const char *where, struct err *e),
+                void *arg, struct err *e)
 {
     char *path = path_is_dir(run) ? path_join(run, "records.jsonl") : mem_strdup(run), where[512];
     struct table *t;
@@ -40,8 +40,8 @@ int cmd_export(int argc, char **argv)
         {0}};
     const struct usage usage = {
         "export", "RUN --to parquet|lm-eval --out PATH",
-        "Records for notebooks and other harnesses. The Parquet file has a row a record; nested keys are joined by '_'\n"
-        "(entropy_mean), run.json is in its metadata under handoff.run.",
+        "Records for notebooks and other harnesses. The Parquet file has a row a record; nested keys are joined by\n"
+        "'_' (entropy_mean), run.json is in its metadata under handoff.run.",
         options, "handoff export demo-out/mini --to parquet --out demo-out/mini.parquet"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &runs, &e);
@@ -50,7 +50,8 @@ int cmd_export(int argc, char **argv)
         if (runs.n != 1 || !out)
             stop = err_set(&e, EXIT_USAGE, "export: one run and --out are needed; see \"handoff export --help\"");
         else if (!to || (!parquet && strcmp(to, "lm-eval") != 0))
-            stop = err_set(&e, EXIT_USAGE, "export: --to: parquet or lm-eval was expected, not %s", to ? to : "nothing");
+            stop = err_set(&e, EXIT_USAGE, "export: --to: parquet or lm-eval was expected, not %s",
+                           to ? to : "nothing");
         else
             stop = parquet ? export_parquet(runs.at[0], out, &e) : export_lm_eval(runs.at[0], out, &e);
     }

@@ -51,8 +51,8 @@ int cmd_import(int argc, char **argv)
         {"--map", OPT_STRINGS, &columns, "F=COLUMN", "table: where a field lies, e.g. confidence=scores.p"},
         {0}};
     struct text about = {0};
-    text_puts(&about, "Records from what other tools wrote; every verb behind run takes them. Answers are graded by this\n"
-                      "program's rules where gold and output are there; each record keeps its origin. KIND:\n");
+    text_puts(&about, "Records from what other tools wrote; every verb behind run takes them. Answers are graded by\n"
+                      "this program's rules where gold and output are there; each record keeps its origin. KIND:\n");
     for (int i = 0; i < N_KINDS; i++)
         text_printf(&about, "  %-17s %s\n", kinds[i]->name, kinds[i]->help);
     about.data[--about.len] = '\0';

@@ -5,8 +5,8 @@
 #include "engine/base.h"
 
 /* Calls see(arg, record, where) for every record of a run directory or bare JSONL file, in order. */
-int export_each(const char *run, int (*see)(void *arg, const cJSON *record, const char *where, struct err *e), void *arg,
-                struct err *e);
+int export_each(const char *run, int (*see)(void *arg, const cJSON *record, const char *where, struct err *e),
+                void *arg, struct err *e);
 /* run.json of a run directory; NULL for bare records. */
 cJSON *export_stamp(const char *run);
 

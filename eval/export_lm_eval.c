@@ -72,7 +72,8 @@ static cJSON *sample_of(const struct task *t, const cJSON *r, double value)
     list = cJSON_CreateArray();
     cJSON_AddItemToArray(list, cJSON_CreateString(output ? output : ""));
     cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "resps"), list);
-    cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "filtered_resps"), cJSON_CreateString(answer ? answer : "[invalid]"));
+    list = cJSON_AddArrayToObject(o, "filtered_resps");
+    cJSON_AddItemToArray(list, cJSON_CreateString(answer ? answer : "[invalid]"));
     cJSON_AddStringToObject(o, "filter", "none");
     cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "metrics"), cJSON_CreateString(t->metric));
     copy_key(o, r, "prompt_sha", "prompt_hash");

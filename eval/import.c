@@ -1,5 +1,5 @@
-/* import.c - rows of other tools become records: graded by our rules where they can be, with the tool's own verdict kept
- * as `origin`. Nothing is written before everything was read without a fault. */
+/* import.c - rows of other tools become records: graded by our rules where they can be, with the tool's own verdict
+ * kept as `origin`. Nothing is written before everything was read without a fault. */
 #include "eval/cli.h"
 #include "eval/grade.h"
 #include "eval/import.h"

@@ -64,7 +64,8 @@ static void read_metric(struct importer *im, const cJSON *line, struct import_ro
     static const char *const usual[] = {"exact_match", "acc", "relaxed_overall", "anls", "accuracy"};
     const cJSON *metric, *metrics = json_get(line, "metrics");
     cJSON_ArrayForEach(metric, metrics)
-        if (!out->metric && cJSON_IsString(metric) && strcmp(metric->valuestring, "wer") != 0 && isfinite(import_number(json_get(line, metric->valuestring))))
+        if (!out->metric && cJSON_IsString(metric) && strcmp(metric->valuestring, "wer") != 0 &&
+            isfinite(import_number(json_get(line, metric->valuestring))))
             out->metric = import_text(im, metric);
     for (size_t i = 0; !out->metric && i < sizeof usual / sizeof *usual; i++)
         if (isfinite(import_number(json_get(line, usual[i]))))
@@ -219,8 +220,8 @@ const struct import_kind import_open_asr = {
 
 /* ---- llama-perplexity ------------------------------------------------------------------------------------------ */
 
-/* --multiple-choice and --hellaswag print "number <tab> percent right so far" behind each task, --winogrande six columns of which
- * the last two are the model's choice and the right one. */
+/* --multiple-choice and --hellaswag print "number <tab> percent right so far" behind each task, --winogrande six
+ * columns of which the last two are the model's choice and the right one. */
 static int llama_perplexity_row(struct importer *im, const cJSON *line, struct import_row *out, struct err *e)
 {
     int number, chosen, right, end = 0;
@@ -248,7 +249,8 @@ static int llama_perplexity_row(struct importer *im, const cJSON *line, struct i
 }
 
 const struct import_kind import_llama_perplexity = {
-    "llama-perplexity", NULL, llama_perplexity_row, "llama-perplexity: the output of --multiple-choice, --hellaswag, --winogrande", NULL};
+    "llama-perplexity", NULL, llama_perplexity_row,
+    "llama-perplexity: the output of --multiple-choice, --hellaswag, --winogrande", NULL};
 
 /* ---- any table ------------------------------------------------------------------------------------------------- */
 

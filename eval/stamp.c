@@ -12,21 +12,6 @@
 #define HANDOFF_COMMIT "unknown"
 #endif
 
-static void add_sha_of_file(cJSON *o, const char *key, const char *dir, const char *name)
-{
-    char *path = path_join(dir, name);
-    struct mapped m;
-    if (map_open(&m, path, NULL) == 0) {
-        char hex[65];
-        sha256_hex_of(m.data, m.size, hex);
-        cJSON_AddStringToObject(o, key, hex);
-        map_close(&m);
-    } else {
-        cJSON_AddNullToObject(o, key);
-    }
-    free(path);
-}
-
 static void add_string(cJSON *o, const char *key, const char *value)
 {
     if (value)
@@ -43,15 +28,11 @@ static cJSON *model_identity(const struct engine *m)
     weights_fingerprint(engine_weights(m), hex);
     cJSON_AddStringToObject(o, "architecture", info->architecture);
     cJSON_AddStringToObject(o, "fingerprint", hex);
-    if (*info->metadata_sha.config) {
-        add_string(o, "config_sha", info->metadata_sha.config);
-        add_string(o, "tokenizer_sha", info->metadata_sha.tokenizer);
-        add_string(o, "template_sha", info->metadata_sha.chat_template);
-        return o;
-    }
-    add_sha_of_file(o, "config_sha", info->path, "config.json");
-    add_sha_of_file(o, "tokenizer_sha", info->path, "tokenizer.json");
-    add_sha_of_file(o, "template_sha", info->path, "chat_template.jinja");
+    struct document_sha sha;
+    engine_document_sha(m, &sha);
+    add_string(o, "config_sha", sha.config);
+    add_string(o, "tokenizer_sha", sha.tokenizer);
+    add_string(o, "template_sha", *sha.chat_template ? sha.chat_template : NULL);
     return o;
 }
 

@@ -161,8 +161,34 @@ static void tokenizer_of_the_metadata(void)
     engine_close(m);
 }
 
+/* Runs of the same tokenizer and template are comparable, whatever kind of file they lay in. */
+static void same_documents_in_every_form(void)
+{
+    const char *const paths[] = {"../shared/model/tiny-a-hybrid", TINY "tiny-a-hybrid-q4_0.gguf",
+                                 "../shared/formats/cq/bundles/tiny-a-cq4",
+                                 "../shared/formats/mlx/models/tiny-a-mlx-6bit-g32", "datasets/mini/checkpoint"};
+    struct document_sha sha[5];
+    struct err e = {0};
+    if (!file_exists(TINY "README.md"))
+        SKIP("no " TINY);
+    for (int i = 0; i < 5; i++) {
+        struct engine *m;
+        if (!CHECK_MSG(engine_open(&m, paths[i], NULL, &e) == 0, "%s", e.msg))
+            return;
+        engine_document_sha(m, &sha[i]);
+        engine_close(m);
+    }
+    for (int i = 1; i < 4; i++) {
+        CHECK_STR(sha[i].tokenizer, sha[0].tokenizer);
+        CHECK_STR(sha[i].chat_template, sha[0].chat_template);
+    }
+    CHECK(strcmp(sha[4].tokenizer, sha[0].tokenizer) != 0 && strlen(sha[4].tokenizer) == 64);
+    CHECK(strcmp(sha[4].config, sha[0].config) != 0);
+}
+
 int main(void)
 {
+    RUN(same_documents_in_every_form);
     RUN(tiny_models);
     RUN(every_type);
     RUN(bf16_equals_safetensors);
