@@ -516,7 +516,7 @@ static float fit_levels(const float *x, const float *w)
             qq += w[i] * q * q;
         }
         if (k == -8 || (qq > 0 && qx * qx > best * qq)) {
-            d = qx / qq;
+            d = qq > 0 ? qx / qq : 0;           /* all importances may be 0 */
             best = d * qx;
         }
     }
