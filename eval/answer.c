@@ -1,5 +1,6 @@
 /* answer.c - continuous batching: prompts join and finished sequences leave between two steps. */
 #include "eval/answer.h"
+#include "eval/channels.h"
 #include "eval/sampling.h"
 
 #include <math.h>
@@ -28,12 +29,12 @@ struct batcher {
     struct answer *finished;
     int n_finished, cap_finished;
     float *tap, *logits;        /* [n_slots, hidden], [n_slots, vocab] */
-    int32_t thought_open, thought_close;    /* -1: the vocabulary has no such token */
 };
 
 const char *answer_stop_name(enum answer_stop s)
 {
-    return s == STOP_EOS ? "eos" : s == STOP_LENGTH ? "length" : "context";
+    static const char *const names[] = {"eos", "length", "context", "asked"};
+    return names[s];
 }
 
 void answer_free(struct answer *a)
@@ -41,6 +42,7 @@ void answer_free(struct answer *a)
     ids_free(&a->tokens);
     free(a->steps);
     free(a->label_logprob);
+    seq_free(a->seq);
     *a = (struct answer){0};
 }
 
@@ -54,8 +56,6 @@ struct batcher *batcher_new(struct engine *m, const struct probe *p, int batch)
     b->slots = NEW(struct slot, batch);
     b->tap = NEW(float, (size_t)batch * (size_t)info->hidden_size);
     b->logits = NEW(float, (size_t)batch * (size_t)info->vocab_size);
-    b->thought_open = tokenizer_find(engine_tokenizer(m), "<|channel>");
-    b->thought_close = tokenizer_find(engine_tokenizer(m), "<channel|>");
     return b;
 }
 
@@ -149,38 +149,15 @@ void batcher_add(struct batcher *b, struct answer_request *r)
         s->wide = NEW(double, info->vocab_size);
 }
 
-/* Which generated tokens are the answer: not the stop token, not a leading thought channel (whose name is anything but
- * "final") and not its markers. */
+/* Which generated tokens are the answer: not the stop token, not a leading thought channel and not its markers. */
 static void mark_answer_tokens(const struct batcher *b, const struct answer *a, bool *is_answer)
 {
-    const struct tokenizer *t = engine_tokenizer(b->m);
-    bool thought = false, named = false, answered = false;
-    struct text name = {0};
-    for (int i = 0; i < a->tokens.n; i++) {
-        int32_t id = a->tokens.id[i];
-        bool stop = a->stop == STOP_EOS && i == a->tokens.n - 1;
-        is_answer[i] = false;
-        if (stop)
-            break;
-        if (!answered && id == b->thought_open) {
-            thought = true;
-            named = false;
-            text_clear(&name);
-        } else if (!answered && id == b->thought_close) {
-            thought = false;
-        } else if (thought && !named) {
-            detokenize(t, &id, 1, true, &name);
-            named = memchr(name.data ? name.data : "", '\n', name.len) != NULL;
-            if (named && strncmp(name.data, "final\n", 6) == 0) {
-                thought = false;
-                answered = true;
-            }
-        } else {
-            is_answer[i] = !thought;
-            answered |= !thought;
-        }
-    }
-    text_free(&name);
+    struct channels c;
+    channels_start(&c, engine_tokenizer(b->m));
+    int n = a->tokens.n - (a->stop == STOP_EOS);
+    for (int i = 0; i < n; i++)
+        is_answer[i] = channels_next(&c, a->tokens.id[i]) == PART_ANSWER;
+    channels_free(&c);
 }
 
 static void summarise(const struct batcher *b, struct answer *a)
@@ -214,6 +191,10 @@ static void complete(struct batcher *b, struct slot *s)
         int n = s->n_rows - (stop_row ? 1 : 0);
         if (a->has_probe && n > 0)
             probe_score(b->probe, s->rows, n, &a->probe_without_stop, &a->err);
+    }
+    if (s->request.keep_seq) {
+        a->seq = s->seq;
+        s->seq = NULL;
     }
     finish(b, s);
 }
@@ -274,6 +255,8 @@ static void advance(struct batcher *b, struct slot *s, const float *tap)
     bool ended = true;
     if (engine_is_eos(b->m, id) && !d->ignore_eos)
         a->stop = STOP_EOS;
+    else if (s->request.on_token && !s->request.on_token(a->user, a, s->wide))
+        a->stop = STOP_ASKED;
     else if (a->tokens.n == d->max_tokens)
         a->stop = STOP_LENGTH;
     else if (seq_length(s->seq) >= info->max_positions)

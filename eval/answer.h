@@ -24,18 +24,24 @@ struct decode_settings {
     bool ignore_eos;
 };
 
+struct answer;
 struct answer_request {
     struct ids prompt;          /* taken over by the batcher */
     float *soft;                /* soft tokens of the prompt, taken over; may be NULL */
     struct seq *seq;            /* holds the prompt's first tokens already, taken over; NULL: none of them */
     double prefill_ms;          /* spent on these */
+    bool keep_seq;              /* the answer comes with its sequence */
+    /* Sees every token but a stop token as it comes (the last of so_far->tokens), with the logits it was chosen from,
+     * [vocab_size]; false ends the answer behind it. NULL: nobody looks. */
+    bool (*on_token)(void *user, const struct answer *so_far, const double *logits);
     struct decode_settings settings;
     int n_labels;               /* first-token log-probabilities wanted for these ids */
     const int32_t *label_ids;   /* not owned */
     void *user;                 /* comes back with the answer */
 };
 
-enum answer_stop { STOP_EOS, STOP_LENGTH, STOP_CONTEXT };
+/* STOP_ASKED: on_token had enough. */
+enum answer_stop { STOP_EOS, STOP_LENGTH, STOP_CONTEXT, STOP_ASKED };
 const char *answer_stop_name(enum answer_stop s);
 
 struct answer {
@@ -54,6 +60,7 @@ struct answer {
     double logprob;             /* mean; NAN without tokens */
     double margin;              /* smallest */
     double *label_logprob;      /* [n_labels] */
+    struct seq *seq;            /* if asked for: holds the prompt and all tokens but the last */
     double prefill_ms, decode_ms;           /* this sequence's share of the steps it took part in */
 };
 void answer_free(struct answer *a);

@@ -6,17 +6,30 @@
 
 enum { MAX_MESSAGES_FILE = 64 << 20 };
 
-static int add_media(struct conversation *c, enum media_kind kind, char *path, struct err *e)
+static void add_media(struct conversation *c, enum media_kind kind, const struct mapped *file, void *given, size_t n)
 {
-    c->media = mem_grow(c->media, (size_t)c->n_media + 1, sizeof *c->media);
-    c->files = mem_grow(c->files, (size_t)c->n_media + 1, sizeof *c->files);
-    struct mapped *f = &c->files[c->n_media];
-    int failed = map_open(f, path, e);
-    free(path);
-    if (failed)
+    const size_t more = (size_t)c->n_media + 1;
+    c->media = mem_grow(c->media, more, sizeof *c->media);
+    c->files = mem_grow(c->files, more, sizeof *c->files);
+    c->given = mem_grow(c->given, more, sizeof *c->given);
+    c->files[c->n_media] = *file;
+    c->given[c->n_media] = given;
+    c->media[c->n_media++] = (struct media){.kind = kind, .bytes = given ? given : file->data,
+                                            .n_bytes = given ? n : file->size, .name = file->path};
+}
+
+int conversation_add_file(struct conversation *c, enum media_kind kind, const char *path, struct err *e)
+{
+    struct mapped file;
+    if (map_open(&file, path, e))
         return -1;
-    c->media[c->n_media++] = (struct media){.kind = kind, .bytes = f->data, .n_bytes = f->size, .name = f->path};
+    add_media(c, kind, &file, NULL, 0);
     return 0;
+}
+
+void conversation_add_bytes(struct conversation *c, enum media_kind kind, void *bytes, size_t n, const char *name)
+{
+    add_media(c, kind, &(struct mapped){.path = mem_strdup(name)}, bytes, n);
 }
 
 /* 1 and *kind if this part of a message's content is a picture or a sound. */
@@ -49,7 +62,10 @@ static int add_part(struct conversation *c, const cJSON *part, const char *path,
                          type, keys[0]);
     if (strstr(name, "://"))
         return err_input(e, "%s: \"%.100s\": a file was expected, nothing is fetched", path, name);
-    return add_media(c, kind, name[0] == '/' ? mem_strdup(name) : path_join(dir, name), e);
+    char *found = name[0] == '/' ? mem_strdup(name) : path_join(dir, name);
+    int failed = conversation_add_file(c, kind, found, e);
+    free(found);
+    return failed;
 }
 
 static int add_all_media(struct conversation *c, const char *path, struct err *e)
@@ -113,8 +129,8 @@ int conversation_make(struct conversation *c, const char *prompt, const char *co
     for (int i = 0; i < n_images + n_audios && !failed; i++) {
         bool image = i < n_images;
         add_typed_part(content, image ? "image" : "audio", NULL);
-        failed = add_media(c, image ? MEDIA_IMAGE : MEDIA_AUDIO,
-                           mem_strdup(image ? images[i] : audios[i - n_images]), e);
+        failed = conversation_add_file(c, image ? MEDIA_IMAGE : MEDIA_AUDIO, image ? images[i] : audios[i - n_images],
+                                       e);
     }
     add_typed_part(content, "text", prompt);
     cJSON_AddItemToObject(message, "content", content);
@@ -126,9 +142,15 @@ int conversation_make(struct conversation *c, const char *prompt, const char *co
 
 void conversation_free(struct conversation *c)
 {
-    for (int i = 0; i < c->n_media; i++)
+    for (int i = 0; i < c->n_media; i++) {
         map_close(&c->files[i]);
+        free(c->given[i]);
+    }
+    for (int i = 0; i < c->n_encoded; i++)
+        media_tokens_free(&c->encoded[i]);
+    free(c->encoded);
     free(c->files);
+    free(c->given);
     free(c->media);
     cJSON_Delete(c->messages);
     *c = (struct conversation){0};
@@ -140,34 +162,50 @@ void conversation_limit_audio(struct conversation *c, double max_s)
         c->media[i].max_s = max_s;
 }
 
-int conversation_prompt(struct engine *m, const struct conversation *c, struct ids *ids, float **soft, struct err *e)
+int conversation_render(const struct engine *m, const struct conversation *c, struct text *rendered, struct err *e)
 {
-    struct text rendered = {0};
-    struct media_tokens *encoded = NEW(struct media_tokens, c->n_media);
-    struct err *errs = NEW(struct err, c->n_media);
-    enum media_kind *kinds = NEW(enum media_kind, c->n_media);
-    int failed = 0;
-    *soft = NULL;
     if (!engine_chat_template(m))
-        failed = err_input(e, "%s: no chat template (chat_template.jinja was expected)", engine_info(m)->path);
-    if (!failed)
-        failed = chat_render(engine_chat_template(m), c->messages, true, c->enable_thinking, &rendered, e);
-    if (!failed && c->n_media && engine_encode(m, c->media, c->n_media, encoded, errs) > 0) {
-        for (int i = 0; i < c->n_media && !failed; i++)
-            if (errs[i].code) {
-                *e = errs[i];
-                failed = -1;
-            }
-    }
+        return err_input(e, "%s: no chat template (chat_template.jinja was expected)", engine_info(m)->path);
+    return chat_render(engine_chat_template(m), c->messages, true, c->enable_thinking, rendered, e);
+}
+
+int conversation_encode(struct engine *m, struct conversation *c, struct err *e)
+{
+    const int n = c->n_media - c->n_encoded;
+    int failed = 0;
+    if (n == 0)
+        return 0;
+    struct err *errs = NEW(struct err, n);
+    c->encoded = mem_grow(c->encoded, (size_t)c->n_media, sizeof *c->encoded);
+    engine_encode(m, c->media + c->n_encoded, n, c->encoded + c->n_encoded, errs);
+    c->n_encoded = c->n_media;
+    for (int i = 0; i < n && !failed; i++)
+        if (errs[i].code) {
+            *e = errs[i];
+            failed = -1;
+        }
+    free(errs);
+    return failed;
+}
+
+int conversation_expand(const struct engine *m, const struct conversation *c, const struct text *rendered,
+                        struct ids *ids, float **soft, struct err *e)
+{
+    enum media_kind *kinds = NEW(enum media_kind, c->n_media);
     for (int i = 0; i < c->n_media; i++)
         kinds[i] = c->media[i].kind;
-    if (!failed)
-        failed = engine_prompt(m, rendered.data, rendered.len, encoded, kinds, c->n_media, ids, soft, e);
-    for (int i = 0; i < c->n_media; i++)
-        media_tokens_free(&encoded[i]);
-    free(encoded);
-    free(errs);
+    int failed = engine_prompt(m, rendered->data ? rendered->data : "", rendered->len, c->encoded, kinds, c->n_media,
+                               ids, soft, e);
     free(kinds);
-    text_free(&rendered);
     return failed;
+}
+
+int conversation_prompt(struct engine *m, struct conversation *c, struct ids *ids, float **soft, struct err *e)
+{
+    struct text rendered = {0};
+    *soft = NULL;
+    int failed = conversation_render(m, c, &rendered, e) || conversation_encode(m, c, e) ||
+                 conversation_expand(m, c, &rendered, ids, soft, e);
+    text_free(&rendered);
+    return failed ? -1 : 0;
 }

@@ -1,5 +1,6 @@
 /* media.c - finds a sample's picture or sound in its data set again, and writes it as base64. */
 #include "eval/media.h"
+#include "eval/base64.h"
 #include "datasets/datasets.h"
 
 #include <stdlib.h>
@@ -17,20 +18,6 @@ static const char *type_of(const uint8_t *b, size_t n)
             return kinds[i].type;
     }
     return NULL;
-}
-
-static const char *base64(const uint8_t *b, size_t n, struct arena *a)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *out = arena_alloc(a, (n + 2) / 3 * 4 + 1, 1), *o = out;
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)b[i] << 16 | (i + 1 < n ? (uint32_t)b[i + 1] << 8 : 0) | (i + 2 < n ? b[i + 2] : 0);
-        *o++ = digits[v >> 18];
-        *o++ = digits[v >> 12 & 63];
-        *o++ = i + 1 < n ? digits[v >> 6 & 63] : '=';
-        *o++ = i + 2 < n ? digits[v & 63] : '=';
-    }
-    return out;
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -66,6 +53,7 @@ struct task_rows { struct sample_row **row; int n; };
 static int embed_task(struct task_rows *t, struct dataset *d, size_t room, struct arena *a, struct err *e)
 {
     struct sample s;
+    struct text encoded = {0};
     int got;
     qsort(t->row, (size_t)t->n, sizeof *t->row, compare_ids);
     while ((got = dataset_next(d, &s, e)) > 0) {
@@ -77,9 +65,12 @@ static int embed_task(struct task_rows *t, struct dataset *d, size_t room, struc
         if (!type || !found)
             continue;
         (*found)->media_type = type;
-        (*found)->media = base64(s.media[0].bytes, s.media[0].n_bytes, a);
+        text_clear(&encoded);
+        base64_encode(s.media[0].bytes, s.media[0].n_bytes, &encoded);
+        (*found)->media = arena_strndup(a, encoded.data, encoded.len);
         room -= s.media[0].n_bytes;
     }
+    text_free(&encoded);
     return got;
 }
 
