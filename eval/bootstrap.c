@@ -152,6 +152,28 @@ struct interval bootstrap_interval(const struct resampling *how, size_t n, boots
     return ci;
 }
 
+/* ---- means ------------------------------------------------------------------------------------------------------ */
+
+struct column { const double *v; size_t n; };
+
+static double mean_of_counts(const uint32_t *count, const void *data)
+{
+    const struct column *c = data;
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        sum += count[i] * c->v[i];
+        n += count[i];
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+struct interval mean_bootstrap(const double *v, size_t n, const struct resampling *how)
+{
+    if (n == 0)
+        return interval_undefined("there is no value");
+    return bootstrap_interval(how, n, mean_of_counts, &(struct column){v, n});
+}
+
 /* ---- AUROC ------------------------------------------------------------------------------------------------------ */
 
 /* Rows in the order of a score. `row` leads back to the numbering of the counts; NULL when that is the order itself. */

@@ -1,8 +1,9 @@
 /* cmd_parity.c - the verb `parity`: checkpoints side by side on the same text. */
 #include "eval/cli.h"
-#include "eval/parity.h"
 #include "eval/proof.h"
+#include "eval/replay.h"
 #include "eval/stats.h"
+#include "reports/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +12,9 @@
 enum { MAX_TEXT = 64 << 20 };
 
 struct parity_args {
-    struct strings models;
-    const char *mmproj, *probe, *text, *kernel;
+    struct strings models, tasks;
+    const char *mmproj, *probe, *text, *kernel, *replay;
+    struct replay_options replayed;
     int64_t probe_layer, context, limit, threads;
     double bound, confidence_bound;
     bool json, layers;
@@ -32,9 +34,12 @@ static int check_sizes(const struct model_info *a, const struct model_info *b, s
     return 0;
 }
 
-static int open_subjects(const struct parity_args *a, struct subject *s, struct err *e)
+/* run: whose answers are read, NULL: none. */
+static int open_subjects(const struct parity_args *a, const struct records *run, struct subject *s, struct err *e)
 {
-    const struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel, .mmproj = a->mmproj};
+    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel, .mmproj = a->mmproj};
+    if (run && replay_engine_options(run, &options, e))
+        return -1;
     for (int i = 0; i < a->models.n; i++)
         if (engine_open(&s[i].m, a->models.at[i], &options, e) ||
             probe_open_for(&s[i].probe, s[i].m, a->probe, a->probe_layer, e) ||
@@ -99,14 +104,6 @@ static bool within(const struct parity_args *a, const struct parity *p, bool tok
     return tokens && p->logits <= a->bound && (!p->has_confidence || p->confidence <= a->confidence_bound);
 }
 
-static double mean(const double *v, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += v[i];
-    return sum / (double)n;
-}
-
 static double relative(const struct level *l)
 {
     return l->base_squares > 0 ? sqrt(l->squares / l->base_squares) : l->squares > 0 ? INFINITY : 0;
@@ -123,7 +120,7 @@ static void put_parity(struct text *t, const struct parity_args *a, const struct
         text_printf(t, "  confidence    %.3g at most (bound %g)\n", p->confidence, a->confidence_bound);
     else
         text_puts(t, "  confidence    not compared: no probe in both\n");
-    text_printf(t, "  KL divergence mean %.3g, median %.3g, 99%% %.3g, maximum %.3g nats\n", mean(p->kl, p->n),
+    text_printf(t, "  KL divergence mean %.3g, median %.3g, 99%% %.3g, maximum %.3g nats\n", parity_mean_kl(p),
                 percentile_sorted(p->kl, n, 0.5), percentile_sorted(p->kl, n, 0.99), p->kl[p->n - 1]);
     text_printf(t, "  same top      %.2f%% of %lld positions\n", 100 * (double)p->n_same_top / (double)p->n,
                 (long long)p->n);
@@ -156,7 +153,7 @@ static void put_json(struct text *t, const struct parity_args *a, const struct p
                 tokens ? "true" : "false");
     put_key(t, "logits", p->logits);
     put_key(t, "confidence", p->has_confidence ? p->confidence : NAN);
-    put_key(t, "kl_mean", mean(p->kl, p->n));
+    put_key(t, "kl_mean", parity_mean_kl(p));
     put_key(t, "kl_median", percentile_sorted(p->kl, n, 0.5));
     put_key(t, "kl_99", percentile_sorted(p->kl, n, 0.99));
     put_key(t, "kl_max", p->kl[p->n - 1]);
@@ -173,8 +170,9 @@ static void put_json(struct text *t, const struct parity_args *a, const struct p
     text_puts(t, "]}");
 }
 
+/* replay: the figures by task, NULL if the text is no run's. */
 static int print_all(const struct parity_args *a, const struct subject *s, const struct parity *p, int64_t positions,
-                     bool *same, struct err *e)
+                     const struct replay_result *replay, bool *same, struct err *e)
 {
     struct text t = {0};
     const int n_levels = engine_info(s[0].m)->n_layers + 1;
@@ -183,7 +181,7 @@ static int print_all(const struct parity_args *a, const struct subject *s, const
         text_printf(&t, "{\"positions\":%lld,\"models\":[", (long long)positions);
     else
         text_printf(&t, "against %s, %lld positions of %s\n\n", a->models.at[0], (long long)positions,
-                    a->text ? a->text : "the built-in prompts");
+                    a->replay ? a->replay : a->text ? a->text : "the built-in prompts");
     for (int k = 0; k + 1 < a->models.n; k++) {
         const bool tokens = same_tokens(s[0].m, s[k + 1].m);
         *same &= within(a, &p[k], tokens);
@@ -191,8 +189,12 @@ static int print_all(const struct parity_args *a, const struct subject *s, const
             text_putc(&t, ',');
         (a->json ? put_json : put_parity)(&t, a, &p[k], n_levels, tokens);
     }
+    if (replay) {
+        text_puts(&t, a->json ? "],\"replay\":" : "\n");
+        report_replay(replay, a->json ? FORMAT_JSON : FORMAT_TERMINAL, &t);
+    }
     if (a->json)
-        text_printf(&t, "],\"same\":%s}\n", *same ? "true" : "false");
+        text_printf(&t, "%s,\"same\":%s}\n", replay ? "" : "]", *same ? "true" : "false");
     const int failed = cli_print(&t, e);
     text_free(&t);
     return failed;
@@ -200,13 +202,28 @@ static int print_all(const struct parity_args *a, const struct subject *s, const
 
 /* ---- the verb -------------------------------------------------------------------------------------------------- */
 
-static int parity(const struct parity_args *a, bool *same, struct err *e)
+static int read_texts(const struct parity_args *a, const struct subject *s, const struct texts *t, struct parity *p,
+                      struct err *e)
 {
-    struct subject *s = NEW(struct subject, a->models.n);
+    struct parity_pass *pass = parity_begin(s, a->models.n);
+    int failed = 0;
+    parity_init(pass, p);
+    for (int i = 0; i < t->n && !failed; i++) {
+        const struct passage passage = {.ids = t->at[i].id, .n = t->at[i].n, .after = -1};
+        failed = parity_read(pass, &passage, p, NULL, e);
+    }
+    for (int k = 0; k + 1 < a->models.n; k++)
+        parity_sort(&p[k]);
+    parity_end(pass);
+    return failed;
+}
+
+static int parity_of_texts(const struct parity_args *a, struct subject *s, bool *same, struct err *e)
+{
     struct parity *p = NEW(struct parity, a->models.n);
     struct texts texts = {0};
     int64_t positions = 0;
-    int failed = open_subjects(a, s, e);
+    int failed = open_subjects(a, NULL, s, e);
     if (!failed && a->text)
         failed = read_text(a, s[0].m, &texts, e);
     else if (!failed)
@@ -214,17 +231,47 @@ static int parity(const struct parity_args *a, bool *same, struct err *e)
     for (int i = 0; i < texts.n; i++)
         positions += texts.at[i].n;
     if (!failed)
-        failed = parity_run(s, a->models.n, texts.at, texts.n, p, e) || print_all(a, s, p, positions, same, e);
+        failed = read_texts(a, s, &texts, p, e) || print_all(a, s, p, positions, NULL, same, e);
     for (int i = 0; i < texts.n; i++)
         ids_free(&texts.at[i]);
-    for (int i = 0; i < a->models.n; i++) {
+    for (int i = 0; i < a->models.n; i++)
         parity_free(&p[i]);
+    free(texts.at);
+    free(p);
+    return failed;
+}
+
+static int parity_of_answers(const struct parity_args *a, struct subject *s, bool *same, struct err *e)
+{
+    struct records run = {0};
+    struct replayed r = {0};
+    struct replay_result result;
+    struct arena arena = {0};
+    struct replay_options o = a->replayed;
+    o.limit = a->limit;
+    o.tasks = &a->tasks;
+    int failed = records_open(&run, a->replay, &(struct records_options){0}, e) || replay_check(&run, e) ||
+                 open_subjects(a, &run, s, e) || replay_check_model(&run, s[0].m, e) ||
+                 replay_run(&r, &run, &o, s, a->models.n, e);
+    if (!failed) {
+        replay_result_make(&result, &r, &run, s, &arena);
+        failed = print_all(a, s, r.all, r.all[0].n, &result, same, e);
+    }
+    replayed_free(&r);
+    records_close(&run);
+    arena_free(&arena);
+    return failed ? -1 : 0;
+}
+
+static int parity(const struct parity_args *a, bool *same, struct err *e)
+{
+    struct subject *s = NEW(struct subject, a->models.n);
+    const int failed = a->replay ? parity_of_answers(a, s, same, e) : parity_of_texts(a, s, same, e);
+    for (int i = 0; i < a->models.n; i++) {
         probe_close(s[i].probe);
         engine_close(s[i].m);
     }
-    free(texts.at);
     free(s);
-    free(p);
     return failed;
 }
 
@@ -235,6 +282,10 @@ static int check_args(const struct parity_args *a, struct err *e)
     if (a->context < 2 || a->context > 1 << 17 || a->limit < 0 || a->threads < 0 || a->threads > 256 ||
         !(a->bound >= 0) || !(a->confidence_bound >= 0))
         return err_set(e, EXIT_USAGE, "parity: --context, --limit, --threads or a bound is out of range");
+    if (a->replay && a->text)
+        return err_set(e, EXIT_USAGE, "parity: --text and --replay: one of them at a time");
+    if ((a->replayed.data.n || a->tasks.n) && !a->replay)
+        return err_set(e, EXIT_USAGE, "parity: --task and --data go with --replay");
     return 0;
 }
 
@@ -246,7 +297,10 @@ int cmd_parity(int argc, char **argv)
         {"--confidence-bound", OPT_DOUBLE, &a.confidence_bound, "D", "largest difference of a confidence (0.0002)"},
         {"--text", OPT_STRING, &a.text, "FILE", "this text instead of the built-in prompts"},
         {"--context", OPT_INT, &a.context, "N", "tokens of a piece of it (512)"},
-        {"--limit", OPT_INT, &a.limit, "N", "at most its first N tokens"},
+        {"--limit", OPT_INT, &a.limit, "N", "at most its first N tokens; with --replay: first N answers of a task"},
+        {"--replay", OPT_STRING, &a.replay, "RUN", "the answers of this run of the first model, prompts and all"},
+        {"--task", OPT_STRINGS, &a.tasks, "NAME", "with --replay: only this hold-out; may be repeated"},
+        {"--data", OPT_STRINGS, &a.replayed.data, "TASK=PATH", "where a data set of RUN lies now, if it moved"},
         {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of .gguf models (the one mmproj*.gguf beside each); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "one handoff probe for all (each checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
@@ -267,5 +321,7 @@ int cmd_parity(int argc, char **argv)
         return cli_end(stop, &e);
     const int failed = check_args(&a, &e) || parity(&a, &same, &e);
     free(a.models.at);
+    free(a.replayed.data.at);
+    free(a.tasks.at);
     return failed ? cli_fail(&e) : same ? EXIT_DONE : EXIT_CHECK_FAILED;
 }

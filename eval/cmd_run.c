@@ -231,6 +231,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     struct stamp_settings stamped = {.shard = settings.shard, .n_shards = settings.n_shards,
                                      .has_probe = o->probe != NULL,
                                      .image_tokens = (int)a->image_tokens, .max_audio_s = a->max_audio,
+                                     .mmproj = a->mmproj, .probe = a->probe,
                                      .probe_layer = o->probe ? probe_layer(o->probe) : 0};
     if (a->probe)
         probe_fingerprint(o->probe, stamped.probe_sha);

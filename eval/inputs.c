@@ -64,32 +64,28 @@ static int compare_grouped(const void *a, const void *b)
     return x->group != y->group ? (x->group < y->group ? -1 : 1) : x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Numbers the groups; a row without one is a group of its own. Numbers follow first appearance. `any` says whether some
- * row has one at all: without, detached columns have no numbers. */
-static void number_groups(struct columns *c, const struct record *const *row, bool any)
+uint32_t *groups_of(const struct record *const *row, size_t n, size_t *n_groups)
 {
-    c->n_groups = c->n;
-    if (!any)
-        return;
-    struct grouped *g = NEW(struct grouped, c->n);
+    struct grouped *g = NEW(struct grouped, n);
     size_t k = 0;
-    c->group = NEW(uint32_t, c->n);
-    for (size_t i = 0; i < c->n; i++)
+    uint32_t *group = NEW(uint32_t, n);
+    for (size_t i = 0; i < n; i++)
         if (row[i]->group)
             g[k++] = (struct grouped){row[i]->group, (uint32_t)i};
     if (k)
         qsort(g, k, sizeof *g, compare_grouped);
-    uint32_t *leader = NEW(uint32_t, c->n);
-    for (size_t i = 0; i < c->n; i++)
+    uint32_t *leader = NEW(uint32_t, n);
+    for (size_t i = 0; i < n; i++)
         leader[i] = (uint32_t)i;
     for (size_t i = 1; i < k; i++)
         if (g[i].group == g[i - 1].group)
             leader[g[i].row] = leader[g[i - 1].row];
-    c->n_groups = 0;
-    for (size_t i = 0; i < c->n; i++)
-        c->group[i] = leader[i] == i ? (uint32_t)c->n_groups++ : c->group[leader[i]];
+    *n_groups = 0;
+    for (size_t i = 0; i < n; i++)
+        group[i] = leader[i] == i ? (uint32_t)(*n_groups)++ : group[leader[i]];
     free(leader);
     free(g);
+    return group;
 }
 
 /* Looks at the task's rows before any memory is asked for. */
@@ -156,7 +152,9 @@ static int fill(struct columns *c, const struct inputs *in, const struct records
         }
         take_row(c, row, rule);
     }
-    number_groups(c, c->row, !detached || grouped);
+    c->n_groups = c->n;
+    if (!detached || grouped)           /* else detached columns have no numbers */
+        c->group = groups_of(c->row, c->n, &c->n_groups);
     return 0;
 }
 

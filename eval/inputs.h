@@ -59,6 +59,9 @@ struct columns {
     uint16_t *flags;            /* [n], see record_flags */
     struct word_errors { int32_t edits, words; } *words;        /* [n] of a transcription, else NULL */
 };
+/* Numbers of the rows' groups without gaps, by first appearance; a row without a group is one of its own. The caller
+ * frees them. */
+uint32_t *groups_of(const struct record *const *row, size_t n, size_t *n_groups);
 int columns_make(struct columns *c, const struct inputs *in, const struct records *r, int task, struct err *e);
 /* Columns that do not point into the records, which may then be given back, and hold no more than they must: group is
  * NULL if no row has one (n_groups is then n). */

@@ -140,12 +140,18 @@ static void put_option_logprobs(struct text *t, const struct job *j, const struc
     text_putc(t, '}');
 }
 
+static void put_ids(struct text *t, const struct ids *ids)
+{
+    text_putc(t, '[');
+    for (int i = 0; i < ids->n; i++)
+        text_printf(t, "%s%d", i ? "," : "", (int)ids->id[i]);
+}
+
 static void put_trace(struct text *t, const struct answer *a)
 {
     put_key(t, "trace");
-    text_puts(t, "{\"tokens\":[");
-    for (int i = 0; i < a->tokens.n; i++)
-        text_printf(t, "%s%d", i ? "," : "", (int)a->tokens.id[i]);
+    text_puts(t, "{\"tokens\":");
+    put_ids(t, &a->tokens);
     static const char *const keys[3] = {"entropy", "logprob", "margin"};
     for (int k = 0; k < 3; k++) {
         text_printf(t, "],\"%s\":[", keys[k]);
@@ -259,6 +265,9 @@ void job_finish(const struct engine *m, struct job *j, const struct answer *a, b
     put_double(t, "logprob", a->logprob);
     put_double(t, "margin", a->margin);
     text_printf(t, ",\"tokens\":%d,\"prompt_tokens\":%d", a->tokens.n, a->prompt_tokens);
+    put_key(t, "output_ids");       /* the text does not give them back: another way to cut it may read the same */
+    put_ids(t, &a->tokens);
+    text_putc(t, ']');
     put_string(t, "stop", answer_stop_name(a->stop));
     put_string(t, "prompt_sha", j->prompt_sha);
     put_media_shas(t, j);

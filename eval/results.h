@@ -167,6 +167,45 @@ struct calibrate_result {
     const struct calibrate_quant *quants;
 };
 
+/* ---- replay ----------------------------------------------------------------------------------------------------- */
+
+struct estimate { struct figure mean; struct interval ci95; };  /* bootstrap over groups of samples */
+
+/* Answers of a run, read once more by another checkpoint; of "all" tasks or one. */
+struct replay_row {
+    const char *task;
+    int64_t n, positions;               /* answers; their tokens */
+    struct figure confidence_base, confidence, entropy_base, entropy;
+    struct estimate confidence_drift, entropy_drift;            /* other - base, at equal text */
+    double kl_mean, kl_median, kl_99, kl_max, same_top;
+    struct figure dp_rms, perplexity_ratio;
+};
+struct replay_model { const char *model; int n_rows; const struct replay_row *rows; };
+struct replay_result {
+    const char *run, *base;
+    double self_difference;             /* the base against its own records; NaN: no confidence to compare */
+    int n_models;
+    const struct replay_model *models;
+};
+
+/* Where the drift of the confidence comes from; the three parts add up to the total. */
+struct split_row {
+    const char *task;
+    int64_t n, n_changed;               /* samples; with other output tokens */
+    struct estimate total;              /* new run - base run, as recorded */
+    struct estimate weights;            /* the new checkpoint on the base's answers, with the base's arithmetic */
+    struct estimate arithmetic;         /* and from there with its own */
+    struct estimate answers;            /* the rest: it answered otherwise */
+    struct figure kl_mean, same_top;    /* of the new checkpoint on the base's answers, with the base's arithmetic */
+};
+struct drift_split {
+    const char *arithmetic_base, *arithmetic_new;
+    double self_difference;             /* as above */
+    int n_rows;                         /* the last one is "all" if there are several */
+    const struct split_row *rows;
+    const char *summary;                /* in words */
+};
+
 /* ---- compare ---------------------------------------------------------------------------------------------------- */
 
 /* Paired on the same samples; every delta is new - base. */
@@ -196,6 +235,7 @@ struct compare_result {
     enum verdict verdict;
     int n_tasks;
     const struct compare_task *tasks;
+    const struct drift_split *split;    /* NULL: not asked for */
 };
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */

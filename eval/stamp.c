@@ -86,6 +86,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     cJSON_AddStringToObject(stamp, "handoff", HANDOFF_VERSION);
     cJSON_AddStringToObject(stamp, "commit", HANDOFF_COMMIT);
     cJSON_AddStringToObject(stamp, "model_path", info->path);
+    add_string(stamp, "mmproj_path", settings->mmproj);
+    add_string(stamp, "probe_path", settings->probe);
     cJSON_AddStringToObject(stamp, "kernel", info->kernel);
     add_machine(stamp, info);
     cJSON *identity = cJSON_AddObjectToObject(stamp, "identity");

@@ -12,6 +12,7 @@ struct stamp_settings {
     char probe_sha[65];         /* of a probe from another file, "" if it is the checkpoint's own */
     int image_tokens;           /* 0: as the checkpoint says */
     double max_audio_s;         /* 0: all of a sound */
+    const char *mmproj, *probe; /* files named on the command line, NULL: none */
 };
 /* The stamp with its "identity": whatever decides what a record says. The caller deletes it. */
 cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,

@@ -153,6 +153,9 @@ struct interval bootstrap_interval(const struct resampling *how, size_t n, boots
 /* Percentile with linear interpolation (type 7) of ascending v[n], n > 0, p in [0, 1]. */
 double percentile_sorted(const double *v, size_t n, double p);
 
+/* Percentile interval of the mean of v[n], none of them NaN. */
+struct interval mean_bootstrap(const double *v, size_t n, const struct resampling *how);
+
 /* Percentile intervals of an AUROC and of a paired difference a - b. Resamples with one class are drawn again. */
 struct interval auroc_bootstrap(const double *score, enum orientation orientation, const uint8_t *wrong, size_t n,
                                 const struct resampling *how);

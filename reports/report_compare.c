@@ -1,8 +1,7 @@
 /* report_compare.c - did the new quant break something? A table for people, a verdict for machines, JUnit for CI. */
 #include "reports/report.h"
-#include "reports/json_out.h"
+#include "reports/split.h"
 #include "reports/svg.h"
-#include "reports/table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -52,6 +51,8 @@ static void compare_json(const struct compare_result *r, struct text *out)
     for (int i = 0; i < r->n_tasks; i++)
         json_task(&j, &r->tasks[i]);
     json_close(&j, ']');
+    if (r->split)
+        json_split(&j, r->split);
     json_definitions(&j, &r->definitions);
     json_close(&j, '}');
     text_putc(out, '\n');
@@ -145,6 +146,10 @@ void report_compare(const struct compare_result *r, enum report_format format, b
     table_print(&t, format, out);
     if (detail || format == FORMAT_HTML || format == FORMAT_TERMINAL) {
         drift_table(&t, r);
+        table_print(&t, format, out);
+    }
+    if (r->split) {
+        split_table(&t, r);
         table_print(&t, format, out);
     }
 }

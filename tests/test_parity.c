@@ -54,7 +54,12 @@ static void figures(void)
         return;
     tokenize(engine_tokenizer(s[0].m), text, strlen(text), &ids);
     CHECK_MSG(ids.n > 20 && ids.n <= MOST, "%d tokens", ids.n);
-    CHECK_MSG(parity_run(s, 2, &ids, 1, &got, &e) == 0, "%s", e.msg);
+    struct parity_pass *pass = parity_begin(s, 2);
+    parity_init(pass, &got);
+    const struct passage passage = {.ids = ids.id, .n = ids.n, .after = -1};
+    CHECK_MSG(parity_read(pass, &passage, &got, NULL, &e) == 0, "%s", e.msg);
+    parity_sort(&got);
+    parity_end(pass);
     double kl_sum = 0, kl_max = 0, largest = 0, squares = 0, ratio = 0;
     int same = 0;
     for (int k = 0; k < 2; k++)
