@@ -1,12 +1,14 @@
 /* cmd_compare.c - the verb `compare`: did a new quant, or a new build, make it worse? */
 #include "eval/compares.h"
+#include "eval/split.h"
 
 #include <stdlib.h>
 
 static struct inputs in = INPUTS_DEFAULT;
 static struct compare_options o = COMPARE_OPTIONS_DEFAULT;
 static const char *junit;
-static bool detail;
+static struct split_options split;
+static bool detail, replay;
 
 static const struct option options[] = {
     INPUT_OPTIONS(in),
@@ -18,8 +20,13 @@ static const struct option options[] = {
     {"--threshold", OPT_DOUBLE, &o.threshold, "T", "the threshold in use, for handoff flips (default 0.85)"},
     {"--bootstrap", OPT_INT, &o.resamples, "N", "resamples for the AUROC difference (default 1000)"},
     {"--seed", OPT_INT, &o.seed, "N", "seed of the bootstrap (default 1)"},
-    {"--threads", OPT_INT, &o.threads, "N", "threads of the bootstrap; the result does not depend on it"},
+    {"--threads", OPT_INT, &o.threads, "N", "threads of the bootstrap (1) and of --replay (all); never change a result"},
     {"--detail", OPT_FLAG, &detail, NULL, "with --csv or --md: the drift table as well"},
+    {"--replay", OPT_FLAG, &replay, NULL, "split the drift: both checkpoints read the base's answers once more"},
+    {"--model-base", OPT_STRING, &split.model_base, "M", "with --replay: where BASE's checkpoint lies now"},
+    {"--model-new", OPT_STRING, &split.model_new, "M", "with --replay: where NEW's checkpoint lies now"},
+    {"--data", OPT_STRINGS, &split.replay.data, "TASK=PATH", "with --replay: where a data set lies now"},
+    {"--limit", OPT_INT, &split.replay.limit, "N", "with --replay: the first N answers of each hold-out"},
     {"--junit", OPT_STRING, &junit, "FILE", "write the verdicts as JUnit XML for CI"},
     {0}};
 
@@ -27,7 +34,7 @@ static const struct usage usage = {
     "compare", "BASE NEW [options]",
     "Paired regression check of a new run against its base: answers that flipped (McNemar), change of the AUROC, drift\n"
     "of the confidence and of its order, handoffs that changed sides. Exit status 1 if it regressed; ok and undecided\n"
-    "give 0.",
+    "give 0. --replay shows how much of the drift is the weights', the arithmetic's, and due to other answers.",
     options, "handoff compare tests/data/records/bf16.jsonl tests/data/records/q4.jsonl"};
 
 static int check(const struct strings *sources, struct err *e)
@@ -40,7 +47,24 @@ static int check(const struct strings *sources, struct err *e)
         return err_set(e, EXIT_USAGE, "--alpha and --threshold: numbers between 0 and 1 were expected");
     if (o.resamples < 100 || o.resamples > 1000000)
         return err_set(e, EXIT_USAGE, "--bootstrap: a number from 100 to 1000000 was expected");
+    if (!replay && (split.model_base || split.model_new || split.replay.data.n || split.replay.limit))
+        return err_set(e, EXIT_USAGE, "compare: --model-base, --model-new, --data and --limit go with --replay");
+    if (cli_range("--limit", (double)split.replay.limit, 0, 1e15, e) ||
+        cli_range("--threads", (double)o.threads, 0, 1024, e))
+        return -1;
     return inputs_check(&in, e);
+}
+
+static int add_split(struct compare_result *result, struct drift_split *parts, const struct records *r,
+                     struct arena *a, struct err *e)
+{
+    if (!replay)
+        return 0;
+    split.threads = o.threads;
+    split.resamples = o.resamples;
+    split.seed = o.seed;
+    result->split = parts;
+    return drift_split_make(parts, &in, &split, &r[0], &r[1], a, e);
 }
 
 static int print_result(const struct compare_result *result, struct err *e)
@@ -64,17 +88,21 @@ int cmd_compare(int argc, char **argv)
     struct err e = {0};
     struct records r[2] = {0};
     struct compare_result result = {0};
+    struct drift_split parts = {0};
     struct arena arena = {0};
     int stop = cli_parse(&usage, argc, argv, &sources, &e);
     if (stop)
         return cli_end(stop, &e);
-    o.give_back = true;
+    o.give_back = !replay;
+    in.replays = replay;
     int failed = check(&sources, &e) || inputs_open(&in, sources.at[0], &r[0], &e) ||
                  inputs_open(&in, sources.at[1], &r[1], &e) || stamps_check(&in, &r[0], &r[1], &e) ||
-                 compare_result_make(&result, &in, &o, &r[0], &r[1], &arena, &e) || print_result(&result, &e);
+                 compare_result_make(&result, &in, &o, &r[0], &r[1], &arena, &e) ||
+                 add_split(&result, &parts, r, &arena, &e) || print_result(&result, &e);
     records_close(&r[0]);
     records_close(&r[1]);
     free(sources.at);
+    free(split.replay.data.at);
     arena_free(&arena);
     if (failed)
         return cli_fail(&e);

@@ -11,7 +11,7 @@ struct compare_options {
     bool give_back;             /* the rows of both runs go as soon as the last task has been read */
 };
 #define COMPARE_OPTIONS_DEFAULT {.margin = 0.01, .auroc_margin = 0.02, .alpha = 0.05, .threshold = 0.85, \
-                                 .resamples = 1000, .seed = 1, .threads = 1}
+                                 .resamples = 1000, .seed = 1}
 
 int compare_result_make(struct compare_result *out, const struct inputs *in, const struct compare_options *o,
                         struct records *base, struct records *fresh, struct arena *a, struct err *e);

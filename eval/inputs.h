@@ -19,6 +19,7 @@ struct inputs {
     const char *entropy, *missing;
     struct strings tasks;
     bool common, force;                 /* see columns_pair, stamps_check */
+    bool replays;                       /* the verb compares token ids and prompts itself, and tells arithmetic apart */
     bool allow_first;                   /* the verb knows --missing first: such samples are handed off first */
 };
 #define INPUTS_DEFAULT {.cut = 0.5, .entropy = "mean", .missing = "error"}

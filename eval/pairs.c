@@ -118,6 +118,8 @@ int stamps_check(const struct inputs *in, const struct records *a, const struct 
         return 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const cJSON *x = member(a->stamp, keys[i]), *y = member(b->stamp, keys[i]);
+        if (in->replays && strcmp(keys[i], "identity.decode") != 0)
+            continue;
         if (x && y && !cJSON_IsNull(x) && !cJSON_IsNull(y) && !cJSON_Compare(x, y, true))
             return differ(a, b, keys[i], x, y, e);
     }

@@ -235,6 +235,7 @@ static int replay_record(struct player *p, const char *task, const cJSON *record
         failed = err_input(e, "%s: sample %s makes another prompt than in %s; the data set or the chat template "
                            "changed", dataset_spec(p->dataset)->path, id, p->run->name);
     } else {
+        memcpy(a->prompt_sha, j->prompt_sha, sizeof a->prompt_sha);
         failed = read_answer(p, j, stop && strcmp(stop, "eos") == 0, parity, a, e);
     }
     job_free(j);

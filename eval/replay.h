@@ -23,6 +23,7 @@ struct replay_options {
 struct replayed_answer {
     const struct record *row;   /* of the run */
     struct ids output;          /* its tokens */
+    char prompt_sha[65];
     struct reading *readings;   /* [n_subjects] */
 };
 

@@ -149,7 +149,7 @@ void report_compare(const struct compare_result *r, enum report_format format, b
         table_print(&t, format, out);
     }
     if (r->split) {
-        split_table(&t, r);
+        split_table(&t, r, format == FORMAT_CSV);
         table_print(&t, format, out);
     }
 }

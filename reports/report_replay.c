@@ -148,40 +148,55 @@ void json_split(struct json_out *j, const struct drift_split *s)
     json_close(j, '}');
 }
 
-static void put_estimate(struct table *t, struct estimate e)
+/* wide: with its interval */
+static void estimate_columns(struct table *t, const char *head, const char *csv, const char *interval_csv, bool wide)
 {
-    table_figure(t, e.mean, "+.3");
-    table_interval(t, e.ci95, "+.3");
+    table_column(t, head, csv, ALIGN_RIGHT);
+    if (wide)
+        table_column(t, "95%", interval_csv, ALIGN_LEFT);
 }
 
-void split_table(struct table *t, const struct compare_result *c)
+static void estimate_cells(struct table *t, struct estimate e, bool wide)
 {
-    static const char *const heads[][2] = {
-        {"n", "n"}, {"drift", "total"}, {"95%", "total_lo,total_hi"}, {"= weights", "weights"},
-        {"95%", "weights_lo,weights_hi"}, {"+ arithmetic", "arithmetic"}, {"95%", "arithmetic_lo,arithmetic_hi"},
-        {"+ answers", "answers"}, {"95%", "answers_lo,answers_hi"}, {"changed", "changed_answers"}, {"KL", "kl_mean"},
-        {"same top", "same_top"}};
+    table_figure(t, e.mean, "+.3");
+    if (wide)
+        table_interval(t, e.ci95, "+.3");
+}
+
+void split_table(struct table *t, const struct compare_result *c, bool all_columns)
+{
     const struct drift_split *s = c->split;
+    const bool two = all_columns || strcmp(s->arithmetic_base, s->arithmetic_new) != 0;    /* kinds of arithmetic */
     t->title = arena_printf(&t->arena, "Where the drift comes from: %s against %s", c->fresh, c->base);
     table_column(t, "hold-out", "task", ALIGN_LEFT);
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        table_column(t, heads[i][0], heads[i][1], i == 2 || i == 4 || i == 6 || i == 8 ? ALIGN_LEFT : ALIGN_RIGHT);
+    table_column(t, "n", "n", ALIGN_RIGHT);
+    estimate_columns(t, "drift", "total", "total_lo,total_hi", all_columns);
+    estimate_columns(t, "= weights", "weights", "weights_lo,weights_hi", true);
+    estimate_columns(t, "+ arithmetic", "arithmetic", "arithmetic_lo,arithmetic_hi", two);
+    estimate_columns(t, "+ answers", "answers", "answers_lo,answers_hi", true);
+    table_column(t, "changed", "changed_answers", ALIGN_RIGHT);
+    if (all_columns) {
+        table_column(t, "KL", "kl_mean", ALIGN_RIGHT);
+        table_column(t, "same top", "same_top", ALIGN_RIGHT);
+    }
     for (int i = 0; i < s->n_rows; i++) {
         const struct split_row *r = &s->rows[i];
         rule_before_all(t, r->task, i);
         table_text(t, r->task);
         table_int(t, r->n);
-        put_estimate(t, r->total);
-        put_estimate(t, r->weights);
-        put_estimate(t, r->arithmetic);
-        put_estimate(t, r->answers);
+        estimate_cells(t, r->total, all_columns);
+        estimate_cells(t, r->weights, true);
+        estimate_cells(t, r->arithmetic, two);
+        estimate_cells(t, r->answers, true);
         table_int(t, r->n_changed);
-        table_figure(t, r->kl_mean, ".4");
-        table_figure(t, r->same_top, "1%");
+        if (all_columns) {
+            table_figure(t, r->kl_mean, ".4");
+            table_figure(t, r->same_top, "1%");
+        }
     }
     text_printf(&t->notes, "%s\n", s->summary);
     text_puts(&t->notes, "weights: the new checkpoint reads the base's answers with the base's arithmetic; arithmetic: "
                          "then with its own; answers: what remains, as it answers otherwise. changed: samples with "
-                         "other output tokens. KL, same top: on the base's answers.\n");
+                         "other output tokens.\n");
     put_self(&t->notes, s->self_difference);
 }

@@ -6,6 +6,7 @@
 #include "reports/table.h"
 
 void json_split(struct json_out *j, const struct drift_split *s);               /* under the key "replay" */
-void split_table(struct table *t, const struct compare_result *c);              /* c->split is there */
+/* c->split is there. */
+void split_table(struct table *t, const struct compare_result *c, bool all_columns);
 
 #endif
