@@ -73,8 +73,7 @@ static void look_up(const struct cq_codes *c, int64_t row, int64_t g, float *out
         look_up_panels(c, values, row, g, out);
 }
 
-/* The transform by Sylvester's matrix of order 128, which is its own transpose. */
-static void hadamard(float *x)
+void cq_hadamard(float *x)
 {
     for (int half = 1; half < CQ_GROUP; half *= 2)
         for (int i = 0; i < CQ_GROUP; i += 2 * half)
@@ -95,7 +94,7 @@ static void read_hadamard_group(const struct cq_codes *c, int64_t row, int64_t g
         out[c->perm[j]] = code[j];
     for (int k = 0; k < CQ_GROUP; k++)
         out[k] *= c->right[k];
-    hadamard(out);
+    cq_hadamard(out);
     for (int i = 0; i < CQ_GROUP; i++)
         out[i] *= c->out_scale[g * CQ_GROUP + i];
 }
@@ -160,7 +159,7 @@ static void turn(const struct tensor *t, const float *x, float *out)
         c->k->gemm(TENSOR_F16, c->transposed, (int)width, (int)width, scaled, width, 1, out, width);
     for (int64_t g = 0; c->right && g < c->n_groups; g++) {
         float *v = scaled + g * CQ_GROUP;
-        hadamard(v);
+        cq_hadamard(v);
         for (int j = 0; j < CQ_GROUP; j++)
             out[g * CQ_GROUP + j] = v[c->perm[j]] * c->right[c->perm[j]];
     }

@@ -29,4 +29,7 @@ struct cq_codes {
 
 extern const struct tensor_codec cq_codec;
 
+/* The transform of x[128], in place, by Sylvester's matrix, which is its own transpose. */
+void cq_hadamard(float *x);
+
 #endif

@@ -66,6 +66,8 @@ struct tensor_codec {
 };
 /* Element i of an array of float16 at any address. */
 float half_to_f32(const void *halves, uint64_t i);
+/* Rounds to F32, F16 or BF16, to even on a tie; what is too large becomes infinite. `out` must be aligned. */
+void f32_to_plain(enum tensor_type type, const float *x, int64_t n, void *out);
 /* The Cactus bundle that the weights lie in; NULL: none. */
 struct bundle;
 struct bundle *weights_bundle(const struct weights *w);

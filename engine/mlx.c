@@ -12,12 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_GROUP = 128 };
-enum mode { AFFINE, MXFP4, MXFP8, NVFP4 };
-
 struct module {
-    enum mode mode;
-    int bits, group;
+    struct mlx_format f;
     struct tensor scales, biases;           /* biases: affine only */
     const struct tensor *global;            /* NULL: none */
     float factor;                           /* of the global scale, 1 without */
@@ -25,13 +21,13 @@ struct module {
 
 /* ---- decoding -------------------------------------------------------------------------------------------------- */
 
-static float e2m1(unsigned q)
+float mlx_e2m1(unsigned q)
 {
     static const float values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
     return values[q];
 }
 
-static float e4m3(unsigned q)
+float mlx_e4m3(unsigned q)
 {
     const unsigned exponent = q >> 3 & 15, fraction = q & 7;
     if ((q & 0x7f) == 0x7f)
@@ -40,7 +36,7 @@ static float e4m3(unsigned q)
     return q & 0x80 ? -v : v;
 }
 
-static float e8m0(unsigned u)
+float mlx_e8m0(unsigned u)
 {
     return u == 255 ? NAN : ldexpf(1, (int)u - 127);
 }
@@ -49,34 +45,34 @@ static float e8m0(unsigned u)
 static void read_group(const struct tensor *t, int64_t i, float *out)
 {
     const struct module *m = t->aux;
-    const uint8_t *p = (const uint8_t *)t->data + i * m->group * m->bits / 8;
-    const unsigned mask = (1u << m->bits) - 1;
+    const uint8_t *p = (const uint8_t *)t->data + i * m->f.group * m->f.bits / 8;
+    const unsigned mask = (1u << m->f.bits) - 1;
     float scale, bias = 0;
-    if (m->mode == AFFINE) {
+    if (m->f.mode == MLX_AFFINE) {
         tensor_read_f32(&m->scales, i, 1, &scale);
         tensor_read_f32(&m->biases, i, 1, &bias);
     } else {
         const unsigned u = ((const uint8_t *)m->scales.data)[i];
-        scale = m->mode == NVFP4 ? e4m3(u) * m->factor : e8m0(u);
+        scale = m->f.mode == MLX_NVFP4 ? mlx_e4m3(u) * m->factor : mlx_e8m0(u);
     }
-    for (int k = 0; k < m->group; k += 8, p += m->bits) {
+    for (int k = 0; k < m->f.group; k += 8, p += m->f.bits) {
         uint64_t codes = 0;
-        for (int b = 0; b < m->bits; b++)
+        for (int b = 0; b < m->f.bits; b++)
             codes |= (uint64_t)p[b] << 8 * b;
         for (int j = 0; j < 8; j++) {
-            const unsigned q = (unsigned)(codes >> j * m->bits) & mask;
-            if (m->mode == AFFINE)
+            const unsigned q = (unsigned)(codes >> j * m->f.bits) & mask;
+            if (m->f.mode == MLX_AFFINE)
                 out[k + j] = scale * (float)q + bias;
             else
-                out[k + j] = (m->mode == MXFP8 ? e4m3(q) : e2m1(q)) * scale;
+                out[k + j] = (m->f.mode == MLX_MXFP8 ? mlx_e4m3(q) : mlx_e2m1(q)) * scale;
         }
     }
 }
 
 static void read_groups(const struct tensor *t, int64_t first, int64_t n, float *out)
 {
-    const int size = ((const struct module *)t->aux)->group;
-    float values[MAX_GROUP];
+    const int size = ((const struct module *)t->aux)->f.group;
+    float values[MLX_MAX_GROUP];
     for (int64_t done = 0; done < n;) {
         const int64_t group = (first + done) / size, skip = (first + done) % size;
         const int64_t take = n - done < size - skip ? n - done : size - skip;
@@ -189,39 +185,39 @@ static bool affine_parameters(struct module *m, const struct tensor_list *l, con
                       "were expected", w->file, w->name, (long long)w->dim[1], (long long)groups, (long long)width);
             return false;
         }
-        m->bits = (int)bits;
-        m->group = (int)group;
+        m->f.bits = (int)bits;
+        m->f.group = (int)group;
         return true;
     }
     stated(quantization, w->name, len, &bits, &group);
     if (affine_ok(bits, group) && bits * group == product) {
-        m->bits = (int)bits;
-        m->group = (int)group;
+        m->f.bits = (int)bits;
+        m->f.group = (int)group;
         return true;
     }
-    for (group = 32; group <= MAX_GROUP; group *= 2)
+    for (group = 32; group <= MLX_MAX_GROUP; group *= 2)
         if (product % group == 0 && affine_ok(product / group, group)) {
-            m->bits = (int)(product / group);
-            m->group = (int)group;
+            m->f.bits = (int)(product / group);
+            m->f.group = (int)group;
             n++;
         }
     if (n == 0)
         err_input(e, "%s: tensor %s: %lld words and %lld scales a row are no affine code of 1 to 8 bits in groups of "
                   "32, 64 or 128", w->file, w->name, (long long)w->dim[1], (long long)groups);
-    m->bits = n == 1 ? m->bits : 0;         /* 0: it could be several */
+    m->f.bits = n == 1 ? m->f.bits : 0;         /* 0: it could be several */
     return n > 0;
 }
 
 /* Scales of one byte belong to the floating-point modes, which differ in bits times group. */
 static bool float_parameters(struct module *m, const struct tensor *w, int64_t product, struct err *e)
 {
-    m->mode = product == 4 * 16 ? NVFP4 : product == 4 * 32 ? MXFP4 : MXFP8;
-    m->bits = m->mode == MXFP8 ? 8 : 4;
-    m->group = m->mode == NVFP4 ? 16 : 32;
-    if (product != m->bits * m->group)
+    m->f.mode = product == 4 * 16 ? MLX_NVFP4 : product == 4 * 32 ? MLX_MXFP4 : MLX_MXFP8;
+    m->f.bits = m->f.mode == MLX_MXFP8 ? 8 : 4;
+    m->f.group = m->f.mode == MLX_NVFP4 ? 16 : 32;
+    if (product != m->f.bits * m->f.group)
         err_input(e, "%s: tensor %s: %lld words and %lld scales of one byte a row are neither nvfp4, mxfp4 nor mxfp8",
                   w->file, w->name, (long long)w->dim[1], (long long)m->scales.dim[1]);
-    return product == m->bits * m->group;
+    return product == m->f.bits * m->f.group;
 }
 
 /* ---- modules --------------------------------------------------------------------------------------------------- */
@@ -255,8 +251,8 @@ static int check_parts(const struct tensor *w, const struct tensor *scales, cons
 
 static const char *type_name(struct arena *a, const struct module *m)
 {
-    static const char *const names[] = {[MXFP4] = "mxfp4", [MXFP8] = "mxfp8", [NVFP4] = "nvfp4"};
-    return m->mode == AFFINE ? arena_printf(a, "mlx-%dbit-g%d", m->bits, m->group) : names[m->mode];
+    static const char *const names[] = {[MLX_MXFP4] = "mxfp4", [MLX_MXFP8] = "mxfp8", [MLX_NVFP4] = "nvfp4"};
+    return m->f.mode == MLX_AFFINE ? arena_printf(a, "mlx-%dbit-g%d", m->f.bits, m->f.group) : names[m->f.mode];
 }
 
 /* Turns the packed weight into the coded tensor, and takes its other parts out (name NULL). */
@@ -275,7 +271,7 @@ static int take_module(struct arena *a, struct tensor_list *l, struct tensor *w,
     const bool one_byte = scales->type == TENSOR_OTHER;
     if (one_byte ? !float_parameters(m, w, product, e) : !affine_parameters(m, l, w, len, product, quantization, e))
         return -1;
-    if (!m->bits)
+    if (!m->f.bits)
         return 0;
     w->n_bytes += scales->n_bytes;
     if (!one_byte) {
@@ -293,7 +289,7 @@ static int take_module(struct arena *a, struct tensor_list *l, struct tensor *w,
     w->type_name = type_name(a, m);
     w->codec = &codec;
     w->aux = m;
-    w->dim[1] = scales->dim[1] * m->group;
+    w->dim[1] = scales->dim[1] * m->f.group;
     return 0;
 }
 

@@ -5,6 +5,24 @@
 
 #include "engine/internal.h"
 
+/* ---- one group of codes (mlx.c, mlx_encode.c) ------------------------------------------------------------------- */
+
+enum { MLX_MAX_GROUP = 128 };
+enum mlx_mode { MLX_AFFINE, MLX_MXFP4, MLX_MXFP8, MLX_NVFP4 };
+/* bits 1 to 8 without 7, and groups of 32, 64 or 128, for affine; the other modes have one setting each. */
+struct mlx_format { enum mlx_mode mode; int bits, group; };
+
+/* Codes x[group] as mlx.core.quantize does. Affine: *scale and *bias in float32, not yet rounded to the type that they
+ * are kept in. Other modes: *scale_code is the scale's byte. `codes` takes group * bits / 8 bytes. x must be finite. */
+void mlx_encode(const struct mlx_format *f, const float *x, uint8_t *codes, float *scale, float *bias,
+                uint8_t *scale_code);
+/* Values of the small floating-point formats, by their codes. */
+float mlx_e2m1(unsigned code);
+float mlx_e4m3(unsigned code);
+float mlx_e8m0(unsigned code);
+
+/* ---- checkpoints (mlx.c) --------------------------------------------------------------------------------------- */
+
 /* Whether the list has quantised modules or MLX's names; it must be sorted by name. */
 bool mlx_in(const struct tensor_list *l);
 

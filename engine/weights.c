@@ -90,6 +90,35 @@ void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *ou
     }
 }
 
+static uint16_t narrow_half(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 0xff;
+    if (exponent == 0xff || fabsf(f) >= 65520)
+        return (uint16_t)(sign | 0x7c00 | (isnan(f) ? 0x200 : 0));
+    if (exponent < 113)                             /* subnormal: in steps of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)rintf(fabsf(f) * 0x1p24f));
+    bits = (bits & 0x7fffffff) - (112u << 23);
+    return (uint16_t)(sign | (bits + 0xfff + (bits >> 13 & 1)) >> 13);
+}
+
+static uint16_t narrow_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)(isnan(f) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void f32_to_plain(enum tensor_type type, const float *x, int64_t n, void *out)
+{
+    uint16_t *halves = out;
+    if (type == TENSOR_F32)
+        memcpy(out, x, (size_t)n * 4);
+    for (int64_t i = 0; i < n && type != TENSOR_F32; i++)
+        halves[i] = type == TENSOR_F16 ? narrow_half(x[i]) : narrow_bf16(x[i]);
+}
+
 static bool coded_finite(const struct tensor *t, int64_t first, int64_t n)
 {
     float values[1024];
