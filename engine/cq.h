@@ -30,6 +30,8 @@ int cq_bundle_documents(struct documents *d, struct bundle *b, const struct weig
  * needed. Used where there is no manifest. */
 const char *cq_tensor_name(struct arena *a, const char *file);
 double cq_scale(const char *file);
+/* The inverse; NULL: the tensor has no place in a bundle. */
+const char *cq_file_name(struct arena *a, const char *tensor);
 
 /* ---- the probe (cq_probe.c) ------------------------------------------------------------------------------------ */
 

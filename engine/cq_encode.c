@@ -57,10 +57,10 @@ static void put_rotation(struct cq_file *f, const float *matrix)
         put_halves(&f->middle, matrix, f->width * f->width);
         return;
     }
-    text_put(&f->middle, f->signs.left, CQ_GROUP);
-    text_put(&f->middle, f->signs.right, CQ_GROUP);
+    text_put(&f->middle, f->signs->left, CQ_GROUP);
+    text_put(&f->middle, f->signs->right, CQ_GROUP);
     for (int i = 0; i < CQ_GROUP; i++)
-        put_number(&f->middle, f->signs.perm[i], 4);
+        put_number(&f->middle, f->signs->perm[i], 4);
 }
 
 /* In blocks of four rows, the code book is stored so that it spans -127 to 127, and the norms make up for it. */
@@ -105,9 +105,29 @@ static int rows_of_unit(const struct cq_target *t)
     return rows;
 }
 
-void cq_file_plan(struct cq_file *f, const struct cq_target *t, struct pool *pool)
+void cq_common(struct cq_common *c, int bits)
 {
-    *f = (struct cq_file){.t = *t, .k = kernels_find(NULL)};
+    cq_codebook(CQ_GROUP, bits, c->codebook);
+    cq_signs(&c->signs);
+}
+
+static void set_codebook(struct cq_file *f, const struct cq_common *c)
+{
+    if (f->t.orthogonal)
+        cq_codebook(f->group, f->t.bits, f->codebook);
+    else
+        memcpy(f->codebook, c->codebook, sizeof f->codebook);
+    for (int q = 0; q + 1 < 1 << f->t.bits; q++) {
+        const double middle = ((double)f->codebook[q] + (double)f->codebook[q + 1]) / 2;
+        f->borders[q] = (float)middle;
+        if ((double)f->borders[q] > middle)
+            f->borders[q] = nextafterf(f->borders[q], -1);
+    }
+}
+
+void cq_file_plan(struct cq_file *f, const struct cq_target *t, const struct cq_common *c, struct pool *pool)
+{
+    *f = (struct cq_file){.t = *t, .k = kernels_find(NULL), .signs = &c->signs};
     if (!t->bits) {
         plan_plain(f);
         return;
@@ -120,10 +140,7 @@ void cq_file_plan(struct cq_file *f, const struct cq_target *t, struct pool *poo
     f->unit_columns = f->unit_rows * t->dim[1];
     f->unit_norms = 2 * (size_t)(f->unit_rows * f->n_groups);
     f->unit_codes = (size_t)(f->unit_rows * f->width * t->bits / 8);
-    cq_codebook(f->group, t->bits, f->codebook);
-    for (int q = 0; q + 1 < 1 << t->bits; q++)
-        f->middles[q] = ((double)f->codebook[q] + (double)f->codebook[q + 1]) / 2;
-    cq_signs(&f->signs);
+    set_codebook(f, c);
     float *matrix = t->orthogonal ? cq_orthogonal((int)f->width, pool) : NULL;
     const uint64_t norms = (uint64_t)f->units * f->unit_norms;
     put_rotation(f, matrix);
@@ -154,13 +171,15 @@ void cq_file_free(struct cq_file *f)
 
 /* ---- codes ----------------------------------------------------------------------------------------------------- */
 
-/* The nearest value, the lower one on a tie. */
-static unsigned nearest(const struct cq_file *f, float u)
+/* The nearest values, the lower one on a tie, of eight numbers. */
+static void nearest(const struct cq_file *f, const float *u, uint8_t *q)
 {
-    unsigned q = 0;
+    int codes[8] = {0};
     for (int i = 0; i + 1 < 1 << f->t.bits; i++)
-        q += (double)u > f->middles[i];
-    return q;
+        for (int k = 0; k < 8; k++)
+            codes[k] += u[k] > f->borders[i];
+    for (int k = 0; k < 8; k++)
+        q[k] = (uint8_t)codes[k];
 }
 
 /* Code q of column k in row r of the unit: the places that cq_codes.c reads. */
@@ -215,10 +234,10 @@ static void turn_group(const struct cq_file *f, const float *x, float *u)
 {
     float v[CQ_GROUP];
     for (int i = 0; i < CQ_GROUP; i++)
-        v[i] = x[i] * (float)f->signs.left[i];
+        v[i] = x[i] * (float)f->signs->left[i];
     cq_hadamard(v);
     for (int j = 0; j < CQ_GROUP; j++)
-        u[j] = v[f->signs.perm[j]] * sqrtf(1.0f / CQ_GROUP) * (float)f->signs.right[f->signs.perm[j]];
+        u[j] = v[f->signs->perm[j]] * sqrtf(1.0f / CQ_GROUP) * (float)f->signs->right[f->signs->perm[j]];
 }
 
 static bool code_plain(const struct cq_file *f, const float *x, uint8_t *codes)
@@ -227,7 +246,7 @@ static bool code_plain(const struct cq_file *f, const float *x, uint8_t *codes)
         const float v = x[i] * (float)f->t.scale;
         uint16_t h;
         f32_to_plain(TENSOR_F16, &v, 1, &h);
-        if (isnan(v) || (isfinite(v) && (h & 0x7c00) == 0x7c00))
+        if (isnan(v) || (!f->t.any_value && (h & 0x7c00) == 0x7c00))
             return false;
         memcpy(codes + 2 * i, &h, 2);
     }
@@ -257,8 +276,12 @@ bool cq_code_unit(const struct cq_file *f, const float *x, uint8_t *norms, uint8
     if (f->t.orthogonal)
         f->k->gemm(TENSOR_F32, f->transposed, (int)width, (int)width, unit, width, f->unit_rows, turned, width);
     for (int64_t r = 0; ok && r < f->unit_rows; r++)
-        for (int64_t k = 0; k < f->width; k++)
-            put_code(f, codes, r, k, nearest(f, turned[(size_t)(r * f->width + k)]));
+        for (int64_t k = 0; k < f->width; k += 8) {
+            uint8_t q[8];
+            nearest(f, turned + (size_t)(r * f->width + k), q);
+            for (int i = 0; i < 8; i++)
+                put_code(f, codes, r, k + i, q[i]);
+        }
     free(unit);
     return ok;
 }

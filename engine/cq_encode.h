@@ -26,6 +26,7 @@ struct cq_target {
     int bits;                   /* 1 to 4; 0: plain float16 */
     bool orthogonal;            /* a rotation of whole rows; 4 bits */
     bool blocks_of_4;           /* rows in blocks of four, whose number they must be a multiple of */
+    bool any_value;             /* plain numbers may be too large for float16: they become infinite */
     double scale;               /* stored values are `scale` times the real ones */
     int n_dims;                 /* 2 for codes */
     int64_t dim[4];
@@ -44,16 +45,18 @@ struct cq_file {
     int64_t width, n_groups;
     int group;
     float codebook[16];
-    double middles[15];         /* borders of the cells */
+    float borders[15];          /* of its cells: the largest numbers that belong to the one below */
     float norm_factor;          /* of the stored norms, 1 unless the code book is stored in other units */
-    struct cq_signs signs;
+    const struct cq_signs *signs;
     float *transposed;          /* of the orthogonal matrix */
     const struct kernels *k;
 };
-void cq_file_plan(struct cq_file *f, const struct cq_target *t, struct pool *pool);
+/* Of all Hadamard files of as many bits. */
+struct cq_common { float codebook[16]; struct cq_signs signs; };
+void cq_common(struct cq_common *c, int bits);
+void cq_file_plan(struct cq_file *f, const struct cq_target *t, const struct cq_common *c, struct pool *pool);
 void cq_file_free(struct cq_file *f);                   /* harmless on {0} */
-/* One unit x[unit_columns] to its norms and codes; false: a norm or number is not finite in float16, though infinite
- * numbers stay so in a file of plain ones. */
+/* One unit x[unit_columns] to its norms and codes; false: a norm or number is not finite in float16. */
 bool cq_code_unit(const struct cq_file *f, const float *x, uint8_t *norms, uint8_t *codes);
 
 #endif

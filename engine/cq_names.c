@@ -95,6 +95,12 @@ static const struct name audio_names[] = {
     {0},
 };
 
+static const struct { const char *begin, *tensor; const struct name *names; } layer_tables[] = {
+    {"layer_", "model.language_model.layers.", decoder_names},
+    {"vision_encoder_layers_", "model.vision_tower.encoder.layers.", vision_names},
+    {"audio_conformer_", "model.audio_tower.layers.", audio_names}};
+enum { N_LAYER_TABLES = sizeof layer_tables / sizeof *layer_tables };
+
 static bool ends_with(const char *s, size_t len, const char *end)
 {
     const size_t n = strlen(end);
@@ -115,19 +121,15 @@ static size_t stem_length(const char *file)
 /* "model.layers.3." and the like for a stem; *rest is what follows. */
 static const struct name *table_of(const char *file, char prefix[64], const char **rest)
 {
-    static const struct { const char *begin, *tensor; const struct name *names; } layers[] = {
-        {"layer_", "model.language_model.layers.", decoder_names},
-        {"vision_encoder_layers_", "model.vision_tower.encoder.layers.", vision_names},
-        {"audio_conformer_", "model.audio_tower.layers.", audio_names}};
-    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        const size_t begin = strlen(layers[i].begin);
-        if (strncmp(file, layers[i].begin, begin) != 0)
+    for (size_t i = 0; i < N_LAYER_TABLES; i++) {
+        const size_t begin = strlen(layer_tables[i].begin);
+        if (strncmp(file, layer_tables[i].begin, begin) != 0)
             continue;
         const size_t digits = strspn(file + begin, "0123456789");
         if (digits && digits < 6 && file[begin + digits] == '_') {
-            snprintf(prefix, 64, "%s%.*s.", layers[i].tensor, (int)digits, file + begin);
+            snprintf(prefix, 64, "%s%.*s.", layer_tables[i].tensor, (int)digits, file + begin);
             *rest = file + begin + digits + 1;
-            return layers[i].names;
+            return layer_tables[i].names;
         }
     }
     *prefix = '\0';
@@ -176,6 +178,51 @@ const char *cq_tensor_name(struct arena *a, const char *file)
         return NULL;
     const char *part = ends_with(file, strlen(file), ".bias") ? ".bias" : is_bare(n->tensor) ? "" : ".weight";
     return arena_printf(a, "%s%s%s%s", prefix, n->tensor, n->bounded ? ".linear" : "", part);
+}
+
+/* What is left of a tensor's name behind the layer's part of it, as the end of a file's name; NULL: none. */
+static const char *file_ending(const struct name *n, const char *tail)
+{
+    static const char *const bounds[] = {".input_min", ".input_max", ".output_min", ".output_max"};
+    for (size_t i = 0; n->bounded && i < sizeof bounds / sizeof *bounds; i++)
+        if (strcmp(tail, bounds[i]) == 0)
+            return bounds[i];
+    if (is_bare(n->tensor))
+        return *tail ? NULL : ".weights";
+    if (n->bounded) {
+        if (strncmp(tail, ".linear", 7) != 0)
+            return NULL;
+        tail += 7;
+    }
+    return strcmp(tail, ".weight") == 0 ? ".weights" : strcmp(tail, ".bias") == 0 ? ".bias" : NULL;
+}
+
+const char *cq_file_name(struct arena *a, const char *tensor)
+{
+    char begin[64] = "";
+    const struct name *names = whole_names;
+    const char *rest = tensor;
+    for (size_t i = 0; i < N_LAYER_TABLES; i++) {
+        const size_t n = strlen(layer_tables[i].tensor);
+        if (strncmp(tensor, layer_tables[i].tensor, n) != 0)
+            continue;
+        const size_t digits = strspn(tensor + n, "0123456789");
+        if (!digits || digits > 5 || tensor[n + digits] != '.')
+            return NULL;
+        snprintf(begin, sizeof begin, "%s%.*s_", layer_tables[i].begin, (int)digits, tensor + n);
+        names = layer_tables[i].names;
+        rest = tensor + n + digits + 1;
+    }
+    for (; names->file; names++) {
+        const size_t n = strlen(names->tensor);
+        const char *end = strncmp(rest, names->tensor, n) == 0 ? file_ending(names, rest + n) : NULL;
+        if (!end)
+            continue;
+        if (strstr(end, "put_"))            /* a bound */
+            return arena_printf(a, "%s%s_%s.weights", begin, names->file, end + 1);
+        return arena_printf(a, "%s%s%s", begin, names->file, end);
+    }
+    return NULL;
 }
 
 double cq_scale(const char *file)

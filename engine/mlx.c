@@ -9,6 +9,7 @@
 #include "engine/mlx.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -312,6 +313,52 @@ static const char *folder_name(struct arena *a, const char *name)
         if (begins(name, towers[i]))
             return arena_printf(a, "model.%s", name);
     return name;
+}
+
+const char *mlx_name(struct arena *a, const char *name, bool nested, int n_layers, int shared_layers)
+{
+    static const char *const text[] = {"model.language_model.", "model."}, *const shared[] = {
+        "self_attn.k_proj.", "self_attn.v_proj.", "self_attn.k_norm."};
+    static const char *const towers[] = {"model.vision_tower.", "model.audio_tower.", "model.embed_vision.",
+                                         "model.embed_audio."};
+    int layer, used = 0;
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
+        if (begins(name, towers[i]))
+            return name + strlen("model.");
+    if (strcmp(name, "lm_head.weight") == 0)
+        return nested ? "language_model.lm_head.weight" : name;
+    for (size_t i = 0; i < 2; i++) {
+        if (!begins(name, text[i]))
+            continue;
+        const char *rest = name + strlen(text[i]);
+        if (sscanf(rest, "layers.%d.%n", &layer, &used) == 1 && used && layer >= n_layers - shared_layers)
+            for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
+                if (begins(rest + used, shared[k]))
+                    return NULL;
+        return arena_printf(a, "%smodel.%s", nested ? "language_model." : "", rest);
+    }
+    return begins(name, "probe.") ? arena_printf(a, "handoff_%s", name) : name;
+}
+
+/* mlx-vlm's rule, which for a model of text alone is that of mlx-lm: all linear and embedding layers, but for the two
+ * towers and what follows the one for pictures. */
+bool mlx_quantises(const char *name)
+{
+    static const char *const parts[] = {"language_model.model.", "model.", "lm_head.", "language_model.lm_head.",
+                                        "embed_audio."};
+    const size_t n = strlen(name), end = strlen(".weight");
+    if (n <= end || strcmp(name + n - end, ".weight") != 0 || strstr(name, "vision") || strstr(name, "audio_tower"))
+        return false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (begins(name, parts[i]))
+            return true;
+    return false;
+}
+
+bool mlx_is_convolution(const struct tensor *t)
+{
+    return strstr(t->name, "audio_tower.") && ((t->n_dims == 4 && strstr(t->name, ".conv.weight")) ||
+                                               (t->n_dims == 3 && strstr(t->name, "depthwise_conv1d.weight")));
 }
 
 /* Convolutions with the channels last become ones with the channels first; the shape tells them apart. */

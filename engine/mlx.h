@@ -32,4 +32,17 @@ bool mlx_in(const struct tensor_list *l);
  * neither tells stays as it is. The list must be sorted, and is not sorted any more afterwards. */
 int mlx_take(struct arena *a, struct tensor_list *l, const cJSON *quantization, struct err *e);
 
+/* The name that MLX has for a tensor of a checkpoint folder; NULL: MLX leaves it out. `nested`: of a model whose text
+ * part is one of several (config.json has text_config). The last `shared_layers` of n_layers have no keys and values of
+ * their own. */
+const char *mlx_name(struct arena *a, const char *name, bool nested, int n_layers, int shared_layers);
+/* Whether MLX's tools quantise the matrix of this name (MLX's, "...weight") by default. */
+bool mlx_quantises(const char *name);
+/* The Python file that lets mlx-lm load a checkpoint with a handoff probe, and its name. "@" in it stands for the module
+ * of the stock model: gemma4 or, for text alone, gemma4_text. */
+#define MLX_MODEL_FILE "gemma4_handoff.py"
+extern const char mlx_model_file[];
+/* Whether the tensor is a convolution that MLX keeps with its channels last. */
+bool mlx_is_convolution(const struct tensor *t);
+
 #endif

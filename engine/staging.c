@@ -1,6 +1,6 @@
-/* staging.c - a temporary folder that is renamed at the end. A full disk shows in a write, or at the latest in
- * fsync. */
-#define _GNU_SOURCE                     /* pwrite, opendir */
+/* staging.c - a temporary folder that is renamed at the end, or changes places with the one that it replaces. A full
+ * disk shows in a write, or at the latest in fsync. */
+#define _GNU_SOURCE                     /* pwrite, opendir, renameat2 */
 #include "engine/staging.h"
 
 #include <dirent.h>
@@ -12,29 +12,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int staging_open(struct staging *s, const char *path, struct err *e)
+char *staging_target(const char *out, const char *name, const char *type)
+{
+    struct text t = {0};
+    if (!path_is_dir(out))
+        return mem_strdup(out);
+    text_printf(&t, "%s-%s", name, type);
+    char *path = path_join(out, t.data);
+    text_free(&t);
+    return path;
+}
+
+int staging_open(struct staging *s, const char *path, bool replace, struct err *e)
 {
     struct text name = {0}, temporary = {0};
+    struct stat st;
     *s = (struct staging){0};
     text_puts(&name, path);
     while (name.len > 1 && name.data[name.len - 1] == '/')
         name.data[--name.len] = '\0';
-    struct stat st;
-    if (lstat(name.data, &st) == 0) {
-        err_set(e, EXIT_USAGE, "%s: it exists already; a new folder was expected", path);
+    text_printf(&temporary, "%s.tmp.%ld", name.data, (long)getpid());
+    const bool exists = lstat(name.data, &st) == 0;
+    int bad = 0;
+    if (exists && (!replace || !S_ISDIR(st.st_mode)))
+        bad = err_set(e, EXIT_USAGE, "%s: it exists already%s", path, replace ? " and is no folder"
+                                                                              : " (--force replaces it)");
+    else if (mkdir(temporary.data, 0777))
+        bad = err_machine(e, "%s: cannot be made", temporary.data);
+    if (bad) {
         text_free(&name);
+        text_free(&temporary);
         return -1;
     }
-    text_printf(&temporary, "%s.tmp.%ld", name.data, (long)getpid());
-    const int bad = mkdir(temporary.data, 0777) ? err_machine(e, "%s: cannot be made", temporary.data) : 0;
-    s->path = text_take(&name);
-    s->temporary = text_take(&temporary);
-    if (bad) {
-        free(s->path);
-        free(s->temporary);
-        *s = (struct staging){0};
-    }
-    return bad;
+    *s = (struct staging){.path = text_take(&name), .temporary = text_take(&temporary), .replace = exists};
+    return 0;
 }
 
 int staging_write(const struct staging *s, const char *name, const void *data, size_t n, struct err *e)
@@ -62,14 +73,16 @@ void staging_abandon(struct staging *s)
 int staging_finish(struct staging *s, struct err *e)
 {
     const int fd = open(s->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool ok = fd >= 0 && fsync(fd) == 0 && rename(s->temporary, s->path) == 0;
+    const bool ok = fd >= 0 && fsync(fd) == 0 &&
+                    renameat2(AT_FDCWD, s->temporary, AT_FDCWD, s->path, s->replace ? RENAME_EXCHANGE
+                                                                                    : RENAME_NOREPLACE) == 0;
     if (!ok)
         err_machine(e, "%s: cannot be written", s->path);
     if (fd >= 0)
         close(fd);
-    if (!ok) {
+    if (!ok || s->replace) {            /* by the temporary name there is now what failed, or what was replaced */
         staging_abandon(s);
-        return -1;
+        return ok ? 0 : -1;
     }
     free(s->path);
     free(s->temporary);

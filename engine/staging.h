@@ -5,9 +5,13 @@
 
 #include "engine/base.h"
 
-struct staging { char *path, *temporary; };
-/* `path` must not exist yet; its parent folder must. */
-int staging_open(struct staging *s, const char *path, struct err *e);
+/* The folder for `out`: itself, or where that is a folder already "NAME-TYPE" in it. The caller frees it. */
+char *staging_target(const char *out, const char *name, const char *type);
+
+struct staging { char *path, *temporary; bool replace; };
+/* The parent folder of `path` must exist. If there is something at `path`, wrong usage unless `replace`: then that
+ * folder goes, with the files in it, once the new one is whole. */
+int staging_open(struct staging *s, const char *path, bool replace, struct err *e);
 /* A whole small file. */
 int staging_write(const struct staging *s, const char *name, const void *data, size_t n, struct err *e);
 /* Syncs and renames. Ends the staging either way; after a failure nothing is left. */

@@ -369,6 +369,7 @@ static void rules_for_names(void)
             continue;
         }
         CHECK_STR(name, json_string(r, "hf_name"));
+        CHECK_STR(cq_file_name(&a, name), file);
         CHECK_MSG(cq_scale(file) == json_get(r, "scale_factor")->valuedouble, "%s: scale %g", file, cq_scale(file));
         n++;
     }
@@ -378,6 +379,11 @@ static void rules_for_names(void)
                                        "vision_encoder_layers_0_input_layernorm_input_min.weights", "x.bias"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         CHECK_MSG(cq_tensor_name(&a, none[i]) == NULL, "%s has a name", none[i]);
+    static const char *const homeless[] = {"model.language_model.layers.x.self_attn.q_proj.weight", "lm_head", "",
+                                           "model.language_model.layers.1.self_attn.q_proj.linear.weight",
+                                           "model.vision_tower.encoder.layers.0.mlp.up_proj.weight"};
+    for (size_t i = 0; i < sizeof homeless / sizeof *homeless; i++)
+        CHECK_MSG(cq_file_name(&a, homeless[i]) == NULL, "%s has a file", homeless[i]);
     cJSON_Delete(all);
     arena_free(&a);
 }

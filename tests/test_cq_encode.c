@@ -91,8 +91,10 @@ static void orthogonality(void)
 /* The bytes of a file of the target. */
 static uint8_t *encode(const struct cq_target *t, const float *x, size_t *size)
 {
+    struct cq_common common;
     struct cq_file f;
-    cq_file_plan(&f, t, NULL);
+    cq_common(&common, t->bits ? t->bits : 1);
+    cq_file_plan(&f, t, &common, NULL);
     uint8_t *out = mem_alloc((size_t)f.size, 1);
     memcpy(out, f.head.data, f.head.len);
     for (int64_t i = 0; i < f.units; i++)
