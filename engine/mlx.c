@@ -337,7 +337,7 @@ const char *mlx_name(struct arena *a, const char *name, bool nested, int n_layer
                     return NULL;
         return arena_printf(a, "%smodel.%s", nested ? "language_model." : "", rest);
     }
-    return begins(name, "probe.") ? arena_printf(a, "handoff_%s", name) : name;
+    return begins(name, "probe.") ? arena_printf(a, "handoff_%s", name) : begins(name, "handoff_probe.") ? name : NULL;
 }
 
 /* mlx-vlm's rule, which for a model of text alone is that of mlx-lm: all linear and embedding layers, but for the two

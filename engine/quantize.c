@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct quantize_format *const formats[] = {&quantize_gguf};
+static const struct quantize_format *const formats[] = {&quantize_gguf, &quantize_mlx};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- types ----------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* quantize.h - a checkpoint written again with other weights: GGUF files of the block-quantised types.
+/* quantize.h - a checkpoint written again with other weights: GGUF files of the block-quantised types, folders in the
+ * ways of MLX.
  *
  *     struct quantize_request q = {.in = "checkpoint/", .out = "model-Q4_K_M.gguf", .type = "Q4_K_M"};
  *     struct quantize_report r = {0};
@@ -15,7 +16,7 @@
 
 struct quantize_request {
     const char *in;             /* any checkpoint that engine_open takes */
-    const char *out;            /* the file (GGUF); an existing folder: a file named after model and type in it */
+    const char *out;            /* the file (GGUF) or folder; in an existing folder: one named after model and type */
     const char *type;           /* a name of quantize_type_at, in any case */
     const char *mmproj;         /* towers of a GGUF input, as in engine_options */
     bool no_towers;             /* leave vision and audio out */
@@ -23,6 +24,7 @@ struct quantize_request {
     const char *probe;          /* handoff probe from another file; NULL: the checkpoint's own, if it has one */
     bool no_probe;              /* leave it out: stock llama.cpp runs such a file */
     const char *imatrix;        /* importance matrix of llama-imatrix, NULL: none */
+    int group;                  /* columns that share a scale in MLX's types: 32, 64 or 128; 0: as MLX does */
     bool force;                 /* replace files that are there already */
     int n_threads;              /* 0: as many as the process may run on */
 };

@@ -37,6 +37,21 @@ int folder_document(const struct quantize_job *job, const struct staging *s, con
     return copied || !json ? 0 : folder_json(s, name, json, e);
 }
 
+/* What other tools take for granted as it is in Gemma 4 E2B's config.json, and that a GGUF file does not say. */
+static void complete_text_config(const struct quantize_job *job, cJSON *text)
+{
+    struct text name = {0};
+    text_printf(&name, "%sembed_tokens_per_layer.weight", job->config.prefix);
+    const struct tensor *table = weights_find(job->weights, name.data);
+    text_free(&name);
+    if (!json_get(text, "model_type"))
+        cJSON_AddStringToObject(text, "model_type", "gemma4_text");
+    if (!json_get(text, "hidden_activation"))
+        cJSON_AddStringToObject(text, "hidden_activation", "gelu_pytorch_tanh");
+    if (table && table->n_dims == 2 && !json_get(text, "vocab_size_per_layer_input"))
+        cJSON_AddNumberToObject(text, "vocab_size_per_layer_input", (double)table->dim[0]);
+}
+
 cJSON *folder_config(const struct quantize_job *job)
 {
     static const char *const foreign[] = {"_name_or_path", "model_file", "quantization", "quantization_config"};
@@ -46,5 +61,7 @@ cJSON *folder_config(const struct quantize_job *job)
         cJSON_DeleteItemFromObjectCaseSensitive(config, foreign[i]);
     for (size_t i = 0; i < 2 && job->request->no_towers; i++)
         cJSON_DeleteItemFromObjectCaseSensitive(config, of_towers[i]);
+    cJSON *text = cJSON_GetObjectItemCaseSensitive(config, "text_config");
+    complete_text_config(job, text ? text : config);
     return config;
 }

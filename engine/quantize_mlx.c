@@ -137,7 +137,7 @@ static void plan_tensor(struct output *o, const struct tensor *t)
                        : mlx_name(&o->arena, t->name, nested, job->config.n_layers, job->config.n_kv_shared_layers);
     struct item *it = &o->item[o->n];
     if (!name) {
-        if (t->type == TENSOR_OTHER || !tensor_elements(t))
+        if (t->type == TENSOR_OTHER || !tensor_elements(t) || strncmp(t->name, "model.", 6) != 0)
             text_printf(&job->report->notes, "left out: tensor %s (%s)\n", t->name, t->type_name);
         return;
     }

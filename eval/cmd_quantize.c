@@ -188,7 +188,7 @@ int cmd_quantize(int argc, char **argv)
 {
     struct quantize_request q = {0};
     struct strings files = {0};
-    int64_t threads = 0;
+    int64_t threads = 0, group = 0;
     bool json = false;
     const struct option options[] = {
         {"--type", OPT_STRING, &q.type, "T", "what the weights become, as below"},
@@ -198,6 +198,7 @@ int cmd_quantize(int argc, char **argv)
         {"--mmproj-type", OPT_STRING, &q.tower_type, "T", "F32, F16 or BF16 for the towers (as they are stored)"},
         {"--probe", OPT_STRING, &q.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--no-probe", OPT_FLAG, &q.no_probe, NULL, "leave the probe out: a file that stock llama.cpp runs"},
+        {"--group", OPT_INT, &group, "N", "columns that share a scale in MLX's affine types: 32, 64 or 128 (64)"},
         {"--force", OPT_FLAG, &q.force, NULL, "replace files that exist already"},
         {"--threads", OPT_INT, &threads, "N", "threads (all CPUs)"},
         {"--json", OPT_FLAG, &json, NULL, "print JSON"},
@@ -212,13 +213,14 @@ int cmd_quantize(int argc, char **argv)
     text_free(&about);
     if (stop)
         return cli_end(stop, &e);
-    int failed = files.n != 2 || !q.type || threads < 0 || threads > 1024;
+    int failed = files.n != 2 || !q.type || threads < 0 || threads > 1024 || group < 0 || group > 1024;
     if (failed) {
         err_set(&e, EXIT_USAGE, "quantize: IN, OUT and --type T are needed; see \"handoff quantize --help\"");
     } else {
         q.in = files.at[0];
         q.out = files.at[1];
         q.n_threads = (int)threads;
+        q.group = (int)group;
         failed = quantize(&q, json, &e);
     }
     free(files.at);
