@@ -38,8 +38,8 @@ int mlx_take(struct arena *a, struct tensor_list *l, const cJSON *quantization, 
 const char *mlx_name(struct arena *a, const char *name, bool nested, int n_layers, int shared_layers);
 /* Whether MLX's tools quantise the matrix of this name (MLX's, "...weight") by default. */
 bool mlx_quantises(const char *name);
-/* The Python file that lets mlx-lm load a checkpoint with a handoff probe, and its name. "@" in it stands for the module
- * of the stock model: gemma4 or, for text alone, gemma4_text. */
+/* The Python file that lets mlx-lm load a checkpoint with a handoff probe, and its name. "@" in it stands for the
+ * module of the stock model: gemma4 or, for text alone, gemma4_text. */
 #define MLX_MODEL_FILE "gemma4_handoff.py"
 extern const char mlx_model_file[];
 /* Whether the tensor is a convolution that MLX keeps with its channels last. */

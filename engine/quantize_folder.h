@@ -5,6 +5,8 @@
 #include "engine/quantize_job.h"
 #include "engine/staging.h"
 
+/* Fails with 2 if the request asks for what only GGUF files have. */
+int folder_check_request(const struct quantize_job *job, struct err *e);
 /* JSON over several lines, as people read it. */
 int folder_json(const struct staging *s, const char *name, const cJSON *json, struct err *e);
 /* A file of the input's folder as it is; *copied says whether there was one. */
@@ -13,6 +15,8 @@ int folder_copy(const struct quantize_job *job, const struct staging *s, const c
 /* The input's file, or where it has none `json` (NULL: nothing). */
 int folder_document(const struct quantize_job *job, const struct staging *s, const char *name, const cJSON *json,
                     struct err *e);
+/* tokenizer.json; one that was made from another kind of file gets all that Hugging Face's tokenizers ask for. */
+int folder_tokenizer(const struct quantize_job *job, const struct staging *s, struct err *e);
 /* config.json without what other tools wrote into it about their codes; the caller deletes it. */
 cJSON *folder_config(const struct quantize_job *job);
 

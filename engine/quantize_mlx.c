@@ -133,15 +133,18 @@ static void plan_tensor(struct output *o, const struct tensor *t)
 {
     struct quantize_job *job = o->job;
     const bool nested = json_get(job->documents.config.json, "text_config") != NULL;
-    const char *name = t->type == TENSOR_OTHER || !tensor_elements(t) || (job->request->no_towers && quantize_is_tower(t)) ? NULL
+    const bool useless = t->type == TENSOR_OTHER || !tensor_elements(t);
+    const char *name = useless || (job->request->no_towers && quantize_is_tower(t)) ? NULL
                        : mlx_name(&o->arena, t->name, nested, job->config.n_layers, job->config.n_kv_shared_layers);
     struct item *it = &o->item[o->n];
     if (!name) {
-        if (t->type == TENSOR_OTHER || !tensor_elements(t) || strncmp(t->name, "model.", 6) != 0)
+        if (useless || strncmp(t->name, "model.", 6) != 0)
             text_printf(&job->report->notes, "left out: tensor %s (%s)\n", t->name, t->type_name);
         return;
     }
     const bool probe = strncmp(name, "handoff_probe.", 14) == 0;
+    if (probe && job->request->no_probe)
+        return;
     *it = (struct item){.t = t, .first = o->writer.n, .type = probe ? TENSOR_F32 : o->type,
                         .columns = plain_columns(t)};
     if (t->n_dims == 2 && mlx_quantises(name) && t->dim[1] % o->format.group == 0 && t->dim[1] % 32 == 0) {
@@ -346,11 +349,11 @@ static int write_documents(const struct output *o, struct err *e)
 {
     const struct documents *d = &o->job->documents;
     const struct { const char *name; const cJSON *json; } parts[] = {
-        {"tokenizer.json", d->tokenizer.json}, {"generation_config.json", d->generation.json},
+        {"generation_config.json", d->generation.json},
         {"processor_config.json", d->processor.json}, {"preprocessor_config.json", NULL},
         {"special_tokens_map.json", NULL}, {"handoff_probe.json", NULL}};
     bool copied;
-    if (write_config(o, e))
+    if (write_config(o, e) || folder_tokenizer(o->job, &o->staging, e))
         return -1;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (folder_document(o->job, &o->staging, parts[i].name, parts[i].json, e))
@@ -380,7 +383,7 @@ static int write_weights(struct output *o, int file, struct err *e)
 static int write_mlx(struct quantize_job *job, struct err *e)
 {
     struct output o = {.job = job, .type = model_type(job)};
-    if (choose_format(&o, e))
+    if (folder_check_request(job, e) || choose_format(&o, e))
         return -1;
     char *path = staging_target(job->request->out, job->name, job->type->name);
     o.item = NEW(struct item, weights_count(job->weights));

@@ -118,8 +118,8 @@ int st_finish(struct st_writer *w, const struct staging *s, uint64_t total_param
         total += w->t[i].n_bytes;
     if (w->n)
         qsort(w->t, w->n, sizeof *w->t, by_name);
-    text_printf(&index, "{\n    \"metadata\": {\n        \"total_size\": %llu,\n        \"total_parameters\": %llu\n    "
-                "},\n    \"weight_map\": {", (unsigned long long)total, (unsigned long long)total_parameters);
+    text_printf(&index, "{\n    \"metadata\": {\n        \"total_size\": %llu,\n        \"total_parameters\": %llu\n"
+                "    },\n    \"weight_map\": {", (unsigned long long)total, (unsigned long long)total_parameters);
     for (size_t i = 0; i < w->n; i++) {
         text_printf(&index, "%s\n        ", i ? "," : "");
         json_put_string(&index, w->t[i].name, strlen(w->t[i].name));

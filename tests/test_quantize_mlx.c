@@ -109,6 +109,19 @@ static void check_same(const char *ours, const char *theirs, bool has_probe)
     map_close(&files[1]);
 }
 
+/* Numbers that Transformers wants with a point have one. */
+static void check_points(const char *ours)
+{
+    struct text t = {0};
+    struct err e = {0};
+    char *path = path_join(ours, "config.json");
+    CHECK_MSG(file_read(path, 1 << 20, &t, &e) == 0, "%s", e.msg);
+    CHECK(t.len && strstr(t.data, "\"final_logit_softcapping\": 30.0,") && strstr(t.data, "\"rope_theta\": 1000000.0,") &&
+          strstr(t.data, "\"hidden_size\": 128,"));
+    text_free(&t);
+    free(path);
+}
+
 /* config.json states the same codes, and what mlx-lm needs besides. */
 static void check_config(const char *ours, const char *theirs)
 {
@@ -141,6 +154,7 @@ static void as_mlx_lm(void)
         if (CHECK_MSG(quantize(&q, &e) == 0, "%s", e.msg)) {
             check_same(out, theirs, i == 0);
             check_config(out, theirs);
+            check_points(out);
             if (i == 0)
                 models_logits(&(struct model_case){out, expected, 1e-3, true});
         }
@@ -245,6 +259,10 @@ static void wrong_usage(void)
     refused(&(struct quantize_request){.in = MODEL, .out = out, .type = "mlx-4", .group = 48}, EXIT_USAGE, "--group");
     refused(&(struct quantize_request){.in = MODEL, .out = out, .type = "mlx-nvfp4", .group = 32}, EXIT_USAGE, "16");
     refused(&(struct quantize_request){.in = MODEL, .out = out, .type = "mlx-7"}, EXIT_USAGE, "mlx-7");
+    refused(&(struct quantize_request){.in = MODEL, .out = out, .type = "mlx-4", .imatrix = MODEL "/config.json"},
+            EXIT_BAD_INPUT, "config.json");
+    refused(&(struct quantize_request){.in = MODEL, .out = out, .type = "mlx-4", .tower_type = "F16"}, EXIT_USAGE,
+            "--mmproj-type");
     CHECK(!file_exists(out));
     CHECK(file_write_atomic(file, "x", 1, &e) == 0);
     refused(&(struct quantize_request){.in = MODEL, .out = file, .type = "mlx-4"}, EXIT_USAGE, "exists");
