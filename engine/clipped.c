@@ -5,6 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *const bounds[] = {"input_min", "input_max", "output_min", "output_max"};
+
+/* Bounds that the configuration does not speak of are part of the model all the same. */
+static int refuse_bounds(const struct weights *w, const char *prefix, struct err *e)
+{
+    char name[512];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s.%s", prefix, bounds[i]);
+        const struct tensor *t = weights_find(w, name);
+        if (t)
+            return err_input(e, "%s: tensor %s: config.json's use_clipped_linears says that there is no such bound",
+                             t->file, name);
+    }
+    return 0;
+}
+
 static int read_bound(const struct weights *w, const char *prefix, const char *which, float *out, struct err *e)
 {
     char name[512];
@@ -25,11 +41,12 @@ int clipped_open(struct clipped *c, const struct weights *w, const char *prefix,
     if (!c->w)
         return -1;
     if (!use_bounds)
-        return 0;
+        return refuse_bounds(w, prefix, e);
     c->is_bounded = true;
-    if (read_bound(w, prefix, "input_min", &c->in_min, e) || read_bound(w, prefix, "input_max", &c->in_max, e) ||
-        read_bound(w, prefix, "output_min", &c->out_min, e) || read_bound(w, prefix, "output_max", &c->out_max, e))
-        return -1;
+    float *const to[] = {&c->in_min, &c->in_max, &c->out_min, &c->out_max};
+    for (int i = 0; i < 4; i++)
+        if (read_bound(w, prefix, bounds[i], to[i], e))
+            return -1;
     if (c->in_min > c->in_max || c->out_min > c->out_max)
         return err_input(e, "%s: the bounds of %s: a minimum not above its maximum was expected", c->w->file, prefix);
     return 0;

@@ -3,6 +3,7 @@
 #include "engine/conformer.h"
 
 #include "engine/clipped.h"
+#include "engine/internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -275,6 +276,8 @@ static int open_tower(struct conformer *c, const struct weights *w, const cJSON 
     for (int i = 0; i < c->n_layers; i++)
         if (open_layer(&s, c, i, &c->layers[i]))
             return -1;
+    if (weights_expect_layers(w, "model.audio_tower.layers.", c->n_layers, where, e))
+        return -1;
     snprintf(s.prefix, sizeof s.prefix, "model.");
     int64_t hidden;
     if (json_int(json_get(root, "text_config"), "hidden_size", 1, 1 << 16, 0, &hidden, "config.json: text_config", e) ||

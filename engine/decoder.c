@@ -206,7 +206,8 @@ int decoder_open(struct decoder **out, const struct config *c, const struct weig
     if (!l.bad) {
         d->ple_table = weights_tensor(w, full_name(&l, -1, "embed_tokens_per_layer.weight"), 2,
                                       (int64_t[]){c->vocab_size, all_ple}, e);
-        l.bad = !d->ple_table;
+        l.bad = !d->ple_table ||
+                weights_expect_layers(w, full_name(&l, -1, "layers."), c->n_layers, "config.json: text_config", e);
     }
     if (l.bad || tensors_check_finite(d->compute.pool, d->matrix, d->n_matrices, e)) {
         decoder_close(d);

@@ -166,12 +166,15 @@ static int open_tensors(struct vision *v, const struct weights *w, const cJSON *
         v->std_scale = v->std_bias ? read_vector(w, "model.vision_tower.", "std_scale", v->hidden, e) : NULL;
         if (!v->std_scale)
             return -1;
+    } else if (weights_find(w, "model.vision_tower.std_bias") || weights_find(w, "model.vision_tower.std_scale")) {
+        return err_input(e, "%s: key \"standardize\": true was expected, the checkpoint holds std_bias or std_scale",
+                         where);
     }
     v->layers = NEW(struct vision_layer, v->n_layers);
     for (int i = 0; i < v->n_layers; i++)
         if (open_layer(&v->layers[i], v, w, i, cJSON_IsTrue(json_get(vision, "use_clipped_linears")), e))
             return -1;
-    return 0;
+    return weights_expect_layers(w, "model.vision_tower.encoder.layers.", v->n_layers, where, e);
 }
 
 static void open_rope(struct vision *v)

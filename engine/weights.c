@@ -458,6 +458,18 @@ float *weights_read(const struct weights *w, const char *name, int n_dims, const
     return out;
 }
 
+int weights_expect_layers(const struct weights *w, const char *prefix, int n_layers, const char *where, struct err *e)
+{
+    const size_t len = strlen(prefix);
+    for (size_t i = 0; i < w->list.n; i++) {
+        const struct tensor *t = &w->list.t[i];
+        if (strncmp(t->name, prefix, len) == 0 && strtol(t->name + len, NULL, 10) >= n_layers)
+            return err_input(e, "%s: key \"num_hidden_layers\": %d, but the checkpoint holds tensor %s", where, n_layers,
+                             t->name);
+    }
+    return 0;
+}
+
 void weights_fingerprint(const struct weights *w, char hex[65])
 {
     struct sha256 sha;

@@ -281,6 +281,8 @@ static void contradictions_are_named(void)
         {"num_attention_heads", "5", "num_attention_heads"},
         {"num_attention_heads", "8", "per_dim_scale"},
         {"num_hidden_layers", "3", "layers.2."},
+        {"num_hidden_layers", "1", "layers.1."},
+        {"use_clipped_linears", "false", "input_min"},
         {"num_hidden_layers", "0", "num_hidden_layers"},
         {"conv_kernel_size", "7", "depthwise_conv1d"},
         {"output_proj_dims", "128", "output_proj.weight"},

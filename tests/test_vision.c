@@ -287,7 +287,8 @@ static void contradictions(void)
     static const struct { const char *key, *value, *says; } bad[] = {
         {"hidden_size", "63", "input_proj"}, {"hidden_size", "\"64\"", "hidden_size"},
         {"hidden_size", "null", "hidden_size"},
-        {"num_hidden_layers", "4", "layers.3."}, {"num_hidden_layers", "0", "num_hidden_layers"},
+        {"num_hidden_layers", "4", "layers.3."}, {"num_hidden_layers", "1", "layers.1."},
+        {"use_clipped_linears", "false", "input_min"}, {"num_hidden_layers", "0", "num_hidden_layers"},
         {"num_attention_heads", "3", "num_key_value_heads"}, {"num_key_value_heads", "2", "num_key_value_heads"},
         {"head_dim", "18", "head_dim"}, {"head_dim", "32", "q_norm"}, {"intermediate_size", "97", "gate_proj"},
         {"patch_size", "8", "patch"}, {"pooling_kernel_size", "2", "pooling_kernel_size"},
