@@ -89,6 +89,8 @@ install: handoff                               ## install to $(DESTDIR)$(PREFIX)
 	install -m 755 handoff $(DESTDIR)$(PREFIX)/bin/handoff
 	install -d $(DESTDIR)$(PREFIX)/share/handoff/datasets
 	cp -r datasets/mini $(DESTDIR)$(PREFIX)/share/handoff/datasets/
+	install -d $(DESTDIR)$(PREFIX)/share/handoff/tests/data
+	cd tests/data && cp -r records import outputs.jsonl hidden.npy $(abspath $(DESTDIR)$(PREFIX))/share/handoff/tests/data/
 
 clean:                                         ## remove what was built
 	rm -rf $(BUILD) $(BUILD)-sanitize handoff

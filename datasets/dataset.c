@@ -67,7 +67,7 @@ static void note_count(struct dataset *d)
 {
     struct text *t = &d->notes;
     int64_t rows = d->n_read + d->n_skipped, want = published_rows(d);
-    text_printf(t, "%lld samples%s", (long long)d->n_read, d->ended ? "" : " so far");
+    text_printf(t, "%lld sample%s%s", (long long)d->n_read, d->n_read == 1 ? "" : "s", d->ended ? "" : " so far");
     if (d->ended && want >= 0 && rows == want)
         text_puts(t, ", the whole published split");
     else if (d->ended && want >= 0)

@@ -130,6 +130,8 @@ int suite_open(struct suite *s, const char *name_or_path, const char *data_root,
     *s = (struct suite){0};
     const struct builtin_suite *b = builtin(name_or_path);
     cJSON *o;
+    if (!b && !file_exists(name_or_path))
+        return err_input(e, "%s: no such file; mini, paper or a suite file was expected", name_or_path);
     char *folder = NULL;
     if (b) {
         o = json_parse(b->text, b->size, name_or_path, e);

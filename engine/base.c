@@ -470,7 +470,7 @@ int file_write_atomic(const char *path, const void *data, size_t n, struct err *
 bool file_exists(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0;
+    return lstat(path, &st) == 0;
 }
 
 bool path_is_dir(const char *path)

@@ -103,6 +103,7 @@ int file_out_open(struct file_out *f, const char *path, struct err *e);
 int file_out_put(const struct file_out *f, const void *data, size_t n, struct err *e);
 int file_out_finish(struct file_out *f, struct err *e);
 void file_out_drop(struct file_out *f);                 /* harmless on {0} and behind finish */
+/* Whether the name is taken; a link that leads nowhere takes it as well, so that it is not passed over in silence. */
 bool file_exists(const char *path);
 bool path_is_dir(const char *path);
 char *path_join(const char *dir, const char *name);     /* caller frees */

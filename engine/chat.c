@@ -121,6 +121,10 @@ static int render_or_fail(struct jinja *j, const struct chat_template *t, const 
 int chat_template_open(struct chat_template **out, const char *source, size_t len, const char *where, struct err *e)
 {
     struct jinja j = {.e = e, .where = where, .budget = JINJA_BUDGET};
+    const char *nul = memchr(source, '\0', len);
+    *out = NULL;
+    if (nul)
+        return err_input(e, "%s: byte %zu: a text was expected, not NUL", where, (size_t)(nul - source));
     struct chat_template *t = NEW(struct chat_template, 1);
     int failed = parse_or_fail(&j, t, source, len);
     t->arena = j.arena;

@@ -4,8 +4,10 @@
 #include "engine/internal.h"
 #include "engine/tokenizer.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -116,6 +118,17 @@ static int open_compute(struct engine *m, const struct engine_options *o, struct
     return pool_open(&m->compute.pool, o->n_threads, e);
 }
 
+static int open_media_cache(struct engine *m, const char *folder, struct err *e)
+{
+    if (!folder)
+        return 0;
+    m->media_cache = mem_strdup(folder);
+    if (mkdir(folder, 0777) == 0 || path_is_dir(folder))
+        return 0;
+    return errno == EEXIST ? err_input(e, "%s: a folder for encoded media was expected", folder)
+                           : err_machine(e, "%s: the folder for encoded media cannot be made", folder);
+}
+
 int engine_open(struct engine **out, const char *path, const struct engine_options *options, struct err *e)
 {
     static const struct engine_options defaults;
@@ -128,8 +141,7 @@ int engine_open(struct engine **out, const char *path, const struct engine_optio
     struct engine *m = NEW(struct engine, 1);
     m->path = mem_strdup(path);
     m->image_tokens = o->image_tokens;
-    m->media_cache = o->media_cache ? mem_strdup(o->media_cache) : NULL;
-    if (open_compute(m, o, e) || open_files(m, o->mmproj, e) ||
+    if (open_media_cache(m, o->media_cache, e) || open_compute(m, o, e) || open_files(m, o->mmproj, e) ||
         decoder_open(&m->decoder, &m->config, m->weights, &m->compute, e) || open_towers(m, e)) {
         engine_close(m);
         return -1;
@@ -167,6 +179,11 @@ const struct model_info *engine_info(const struct engine *m)
 const struct weights *engine_weights(const struct engine *m)
 {
     return m->weights;
+}
+
+const char *engine_cache_fault(const struct engine *m)
+{
+    return m->cache_fault.code ? m->cache_fault.msg : NULL;
 }
 
 const cJSON *engine_config(const struct engine *m, const char *key)

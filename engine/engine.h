@@ -82,7 +82,7 @@ struct engine_options {
     int n_threads;              /* 0: as many as the process may run on */
     const char *kernel;         /* NULL: the best for this CPU; else "generic", "avx2", "avx512", "neon" */
     int image_tokens;           /* soft tokens an image may take: 70, 140, 280, 560, 1120; 0: as the checkpoint says */
-    const char *media_cache;    /* folder for encoded media, NULL: none */
+    const char *media_cache;    /* folder for encoded media, made if it is not there; NULL: none */
     const char *mmproj;         /* the towers of a GGUF model; NULL: the one mmproj*.gguf beside it, if there is just
                                    one; "none": no towers */
 };
@@ -104,6 +104,8 @@ struct model_info {
 int engine_open(struct engine **out, const char *path, const struct engine_options *options, struct err *e);
 void engine_close(struct engine *m);                                     /* NULL is fine */
 const struct model_info *engine_info(const struct engine *m);
+/* Why something could not be kept in the media cache (the results do not suffer); NULL: nothing failed. */
+const char *engine_cache_fault(const struct engine *m);
 const struct weights *engine_weights(const struct engine *m);
 /* SHA-256 of what a checkpoint says besides its weights, as this engine understands it: two checkpoints with the same
  * tokenizer have the same fingerprint, whether it lies in tokenizer.json or in the metadata of a GGUF file. "" for a

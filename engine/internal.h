@@ -134,6 +134,7 @@ struct engine {
     struct vision *vision;                  /* NULL: none */
     struct audio *audio;                    /* NULL: none */
     char *media_cache;                      /* folder, NULL: none */
+    struct err cache_fault;                 /* the first failure to write there */
     char vision_key[65], audio_key[65];     /* what cached embeddings depend on besides the media; "": not yet known */
 };
 

@@ -120,12 +120,12 @@ static bool cache_load(const struct engine *m, const char *key, struct media_tok
 }
 
 /* A cache that cannot be written is only slower: the answer is there already. */
-static void cache_store(const struct engine *m, const char *key, const struct media_tokens *t)
+static void cache_store(struct engine *m, const char *key, const struct media_tokens *t)
 {
     struct head head = {.seconds = t->seconds, .n_parts = t->n_parts, .n_tokens = t->n_tokens,
                         .hidden_size = m->config.hidden_size};
     struct text file = {0};
-    struct err ignored = {0};
+    struct err fault = {0};
     char sha[65];
     memcpy(head.magic, magic, sizeof magic);
     memcpy(head.key, key, sizeof head.key);
@@ -136,7 +136,8 @@ static void cache_store(const struct engine *m, const char *key, const struct me
     sha256_hex_of(file.data, file.len, sha);
     text_put(&file, sha, 64);
     char *path = cache_path(m, key);
-    file_write_atomic(path, file.data, file.len, &ignored);
+    if (file_write_atomic(path, file.data, file.len, &fault) && !m->cache_fault.code)
+        m->cache_fault = fault;
     free(path);
     text_free(&file);
 }

@@ -136,6 +136,8 @@ int safetensors_parse(const struct mapped *file, struct arena *a, struct tensor_
                          file->size);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | file->data[i];
+    if (length > MAX_HEADER && file->data[file->size > 8 ? 8 : 0] != '{')
+        return err_input(e, "%s: a file of tensors was expected: safetensors, GGUF or Cactus", file->path);
     if (length > MAX_HEADER || length > file->size - 8)
         return err_input(e, "%s: its header claims %llu bytes, but the file has %zu (is it a whole safetensors file?)",
                          file->path, (unsigned long long)length, file->size);

@@ -258,11 +258,13 @@ static const char *alarms(const struct scores *s)
     }
     if (s->c->n_dropped) {
         alarm_separator(&out);
-        text_printf(&out, "%zu samples without confidence left out", s->c->n_dropped);
+        text_printf(&out, "%zu sample%s without confidence left out", s->c->n_dropped,
+                    s->c->n_dropped == 1 ? "" : "s");
     }
     if (s->c->has_entropy && s->c->n_no_entropy) {
         alarm_separator(&out);
-        text_printf(&out, "%zu samples without entropy left out of its figure", s->c->n_no_entropy);
+        text_printf(&out, "%zu sample%s without entropy left out of its figure", s->c->n_no_entropy,
+                    s->c->n_no_entropy == 1 ? "" : "s");
     }
     const char *kept = arena_strndup(s->arena, out.data ? out.data : "", out.len);
     text_free(&out);

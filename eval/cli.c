@@ -14,9 +14,61 @@ void strings_add(struct strings *s, const char *v)
     s->at[s->n++] = v;
 }
 
+static const char *program = "handoff";        /* as it was called */
+
+void cli_program(const char *argv0)
+{
+    if (argv0 && *argv0)
+        program = argv0;
+}
+
+/* The text with "handoff ..." as it was called here: only behind a quote, or wherever a word begins. */
+static void put_commands(struct text *out, const char *s, bool quoted_only)
+{
+    static const char name[] = "handoff ";
+    char before = quoted_only ? ' ' : '"';
+    for (; *s; before = *s++) {
+        bool begins = before == '"' || (!quoted_only && (before == ' ' || before == '\n'));
+        if (begins && strncmp(s, name, sizeof name - 1) == 0) {
+            text_puts(out, program);
+            s += sizeof name - 2;
+        }
+        text_putc(out, *s);
+    }
+}
+
+/* An example as it works here: files that are shipped with the program get their place, unless they lie below. */
+static void put_example(struct text *out, const char *s)
+{
+    static const char *const folders[] = {"datasets/mini", "tests/data"};
+    struct text commands = {0};
+    put_commands(&commands, s, false);
+    const char *at = commands.data;
+    while (*at) {
+        const char *next = NULL;
+        size_t which = 0;
+        for (size_t i = 0; i < 2; i++) {
+            const char *found = file_exists(folders[i]) ? NULL : strstr(at, folders[i]);
+            if (found && (!next || found < next)) {
+                next = found;
+                which = i;
+            }
+        }
+        text_put(out, at, next ? (size_t)(next - at) : strlen(at));
+        if (!next)
+            break;
+        char *shipped = cli_shipped(folders[which]);
+        text_puts(out, shipped ? shipped : folders[which]);
+        free(shipped);
+        at = next + strlen(folders[which]);
+    }
+    text_free(&commands);
+}
+
 static void print_help(const struct usage *u)
 {
-    printf("handoff %s %s\n\n%s\n\n", u->verb, u->synopsis, u->about);
+    struct text example = {0};
+    printf("%s %s %s\n\n%s\n\n", program, u->verb, u->synopsis, u->about);
     int width = 0;
     for (const struct option *o = u->options; o->name; o++) {
         int n = (int)(strlen(o->name) + (o->value ? strlen(o->value) + 1 : 0));
@@ -26,8 +78,11 @@ static void print_help(const struct usage *u)
         int n = printf("  %s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
         printf("%*s%s\n", width + 4 - n, "", o->help);
     }
-    if (u->example)
-        printf("\nExample:\n  %s\n", u->example);
+    if (u->example) {
+        put_example(&example, u->example);
+        printf("\nExample:\n  %s\n", example.data);
+    }
+    text_free(&example);
 }
 
 static const struct option *find_option(const struct usage *u, const char *arg, size_t len)
@@ -58,9 +113,11 @@ static int set_number(const struct option *o, const char *value, struct err *e)
 
 static int set_option(const struct option *o, const char *value, struct err *e)
 {
+    if ((o->kind == OPT_STRING || o->kind == OPT_STRINGS) && !*value)
+        return err_set(e, EXIT_USAGE, "%s: %s was expected, not an empty text", o->name, o->value);
     switch (o->kind) {
     case OPT_FLAG: *(bool *)o->to = true; return 0;
-    case OPT_STRING: *(const char **)o->to = value; return 0;
+    case OPT_STRING: case OPT_TEXT: *(const char **)o->to = value; return 0;
     case OPT_STRINGS: strings_add(o->to, value); return 0;
     case OPT_INT: case OPT_DOUBLE: return set_number(o, value, e);
     }
@@ -102,8 +159,11 @@ int cli_parse(const struct usage *u, int argc, char **argv, struct strings *args
 
 int cli_fail(const struct err *e)
 {
+    struct text message = {0};
+    put_commands(&message, e->msg, true);
     fflush(stdout);
-    fprintf(stderr, "handoff: %s\n", e->msg);
+    fprintf(stderr, "handoff: %s\n", message.len ? message.data : "");
+    text_free(&message);
     return e->code ? e->code : EXIT_MACHINE;
 }
 
@@ -128,17 +188,18 @@ int cli_range(const char *option, double v, double lo, double hi, struct err *e)
 char *cli_shipped(const char *name)
 {
     static const char *const places[] = {"", "../", "../share/handoff/"};
-    char program[4096] = ".";
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    char self[4096] = ".";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n > 0)
-        program[n] = '\0';
-    int dir = (int)(path_base(program) - program);
+        self[n] = '\0';
+    int dir = (int)(path_base(self) - self);
     struct text path = {0};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         text_clear(&path);
-        text_printf(&path, "%.*s%s%s", dir, program, places[i], name);
+        text_printf(&path, "%.*s%s%s", dir, self, places[i], name);
         if (file_exists(path.data))
-            break;
+            return text_take(&path);
     }
-    return text_take(&path);
+    text_free(&path);
+    return NULL;
 }

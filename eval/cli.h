@@ -19,8 +19,9 @@
 struct strings { const char **at; int n; };
 void strings_add(struct strings *s, const char *v);
 
-/* `to` points to: bool, const char *, struct strings (the option may be repeated), int64_t, double. */
-enum option_kind { OPT_FLAG, OPT_STRING, OPT_STRINGS, OPT_INT, OPT_DOUBLE };
+/* `to` points to: bool, const char *, struct strings (the option may be repeated), int64_t, double. An OPT_TEXT may be
+ * empty, an OPT_STRING (a name, a path) may not. */
+enum option_kind { OPT_FLAG, OPT_STRING, OPT_TEXT, OPT_STRINGS, OPT_INT, OPT_DOUBLE };
 struct option {
     const char *name;           /* "--limit"; an entry without a name ends the list */
     enum option_kind kind;
@@ -32,9 +33,11 @@ struct option {
 struct usage {
     const char *verb, *synopsis, *about;
     const struct option *options;
-    const char *example;        /* one or more lines that work as pasted */
+    const char *example;        /* one or more lines that work as pasted; help puts in how the program was called */
 };
 
+/* What help and messages call the program: argv[0] of main, so that their commands work as pasted. */
+void cli_program(const char *argv0);
 /* Reads argv[1..]; argv[0] is the verb. Both "--limit 3" and "--limit=3" are understood, "--" ends the options.
  * Whatever is not an option goes to `args` (NULL: none is expected). Returns 0, 1 if --help was printed, -1 on wrong
  * usage with *e filled. */
@@ -48,7 +51,7 @@ int cli_range(const char *option, double v, double lo, double hi, struct err *e)
 /* Everything in `t` to standard output; -1 if that fails (a full disk, a closed pipe). */
 int cli_print(const struct text *t, struct err *e);
 /* Path of what ships with the program ("datasets/mini"): beside it, in the folder above (an unfinished build), or
- * installed under share/handoff. The caller frees it. */
+ * installed under share/handoff. The caller frees it; NULL: it is in none of these places. */
 char *cli_shipped(const char *name);
 
 /* The verbs. argv[0] is the verb's name; each returns an exit status. */

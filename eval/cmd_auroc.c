@@ -10,6 +10,7 @@ static struct auroc_options o = {.seed = 1, .threads = 1};
 static bool detail;
 
 static const struct option options[] = {
+    FORMAT_OPTIONS(in),
     INPUT_OPTIONS(in),
     {"--detail", OPT_FLAG, &detail, NULL, "more tables: selection, calibration, unparsed answers, other cuts"},
     {"--bootstrap", OPT_INT, &o.resamples, "N", "bootstrap intervals from N resamples of whole groups"},
@@ -80,7 +81,7 @@ int cmd_auroc(int argc, char **argv)
         err_set(&e, EXIT_USAGE, "auroc: at least one run was expected; see \"handoff auroc --help\"");
     else if (o.resamples < 0 || o.resamples > 1000000)
         err_set(&e, EXIT_USAGE, "--bootstrap: a number from 0 to 1000000 was expected");
-    else
+    else if (cli_range("--threads", (double)o.threads, 0, 1024, &e) == 0)
         inputs_check(&in, &e);
     if (e.code)
         return cli_fail(&e);

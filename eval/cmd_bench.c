@@ -45,7 +45,8 @@ static void report(struct bench *b, const char *name, const char *unit, double *
     if (!b->json) {
         char range[32];
         snprintf(range, sizeof range, "%.1f .. %.1f", s.lo, s.hi);
-        printf("%-22s %9.1f %-8s %-20s %9.1f  %4.0f%%  %s\n", name, s.median, unit, range, limit, 100 * share, of);
+        printf("%-22s %9.1f %-8s %-20s %9.1f  %4.0f%%  %s%s\n", name, s.median, unit, range, limit, 100 * share, of,
+               share > 1 && strstr(of, "read") ? " (the weights lie in the cache)" : "");
         fflush(stdout);
     }
     text_printf(&b->figures, "%s{\"name\":\"%s\",\"unit\":\"%s\",\"median\":%.5g,\"min\":%.5g,\"max\":%.5g,"

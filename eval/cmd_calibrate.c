@@ -1,6 +1,7 @@
 /* cmd_calibrate.c - the verb `calibrate`: thresholds per quant; the check that a thresholds file fits. */
 #include "eval/calibrate.h"
 #include "engine/engine.h"
+#include "eval/stamp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ static const struct option options[] = {
     {"--baseline", OPT_STRING, &baseline, "RUN",
      "quant whose handoff rate is to be kept (default: the first of several)"},
     {"--reference", OPT_STRING, &reference, "REF", "run of the model that answers what is handed off"},
+    FORMAT_OPTIONS(in),
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
     {"--per-task", OPT_FLAG, &o.per_task, NULL, "a table for each hold-out instead of one for all"},
@@ -120,7 +122,7 @@ static int identify(struct identity *id, struct err *e)
     bool is_run = path_is_dir(model_path) && file_exists(stamp_path);
     int failed = 0;
     if (is_run) {
-        cJSON *stamp = json_read_file(stamp_path, (size_t)16 << 20, e);
+        cJSON *stamp = stamp_read(model_path, e);
         failed = stamp ? 0 : -1;
         copy_text(id->fingerprint, sizeof id->fingerprint,
                   json_string(json_get(json_get(stamp, "identity"), "model"), "fingerprint"));

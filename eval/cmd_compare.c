@@ -11,6 +11,7 @@ static struct split_options split;
 static bool detail, replay;
 
 static const struct option options[] = {
+    FORMAT_OPTIONS(in),
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
     {"--margin", OPT_DOUBLE, &o.margin, "X",

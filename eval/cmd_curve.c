@@ -1,6 +1,7 @@
 /* cmd_curve.c - the verb `curve`. */
 #include "eval/curves.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ static bool detail;
 static const struct option options[] = {
     {"--reference", OPT_STRING, &reference, "REF", "run of the model that answers what is handed off (required)"},
     {"--target", OPT_STRING, &target, "RUN", "run whose quality is to be matched (default: the reference)"},
+    FORMAT_OPTIONS(in),
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
     {"--detail", OPT_FLAG, &detail, NULL, "more tables: areas, shares of the gap, the default threshold, tiers"},
@@ -43,8 +45,13 @@ static int check(const struct strings *sources, struct err *e)
         return err_set(e, EXIT_USAGE, "--route: min, mean or last was expected, not \"%s\"", o.route);
     if (o.resamples < 0 || o.resamples > 1000000)
         return err_set(e, EXIT_USAGE, "--bootstrap: a number from 0 to 1000000 was expected");
-    if (o.threshold < 0 || o.threshold > 1)
-        return err_set(e, EXIT_USAGE, "--threshold: a confidence from 0 to 1 was expected");
+    if (cli_range("--threshold", o.threshold, 0, 1, e) || cli_range("--points", (double)o.max_points, 0, 1e15, e) ||
+        cli_range("--remote-ms", o.remote_ms, 0, INFINITY, e) ||
+        cli_range("--local-price", o.local_price, 0, INFINITY, e) ||
+        cli_range("--call-price", o.call_price, 0, INFINITY, e) ||
+        cli_range("--middle-price", o.middle_price, 0, INFINITY, e) ||
+        cli_range("--threads", (double)o.threads, 0, 1024, e))
+        return -1;
     if (middle && o.middle_price > o.call_price)
         return err_set(e, EXIT_USAGE, "--middle-price: no more than --call-price was expected");
     return inputs_check(&in, e);

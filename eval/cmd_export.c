@@ -2,6 +2,7 @@
 #include "datasets/datasets.h"
 #include "eval/cli.h"
 #include "eval/export.h"
+#include "eval/stamp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +23,13 @@ int export_each(const char *run, int (*see)(void *arg, const cJSON *record, cons
     return failed;
 }
 
-cJSON *export_stamp(const char *run)
+int export_stamp(cJSON **out, const char *run, struct err *e)
 {
     char *path = path_join(run, "run.json");
-    cJSON *stamp = path_is_dir(run) ? json_read_file(path, (size_t)64 << 20, NULL) : NULL;
+    bool is_there = path_is_dir(run) && file_exists(path);
     free(path);
-    return stamp;
+    *out = is_there ? stamp_read(run, e) : NULL;
+    return is_there && !*out ? -1 : 0;
 }
 
 int cmd_export(int argc, char **argv)
@@ -42,7 +44,7 @@ int cmd_export(int argc, char **argv)
         "export", "RUN --to parquet|lm-eval --out PATH",
         "Records for notebooks and other harnesses. The Parquet file has a row a record; nested keys are joined by\n"
         "'_' (entropy_mean), run.json is in its metadata under handoff.run.",
-        options, "handoff export demo-out/mini --to parquet --out demo-out/mini.parquet"};
+        options, "handoff export tests/data/records/bf16.jsonl --to parquet --out /tmp/bf16.parquet"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &runs, &e);
     if (!stop) {

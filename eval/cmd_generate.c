@@ -41,10 +41,10 @@ static int check_args(const struct generate_args *a, struct err *e)
                        "\"handoff generate --help\"");
     if (!a->prompt && (a->images.n || a->audios.n))
         return err_set(e, EXIT_USAGE, "generate: --image and --audio go with --prompt; --messages names its own");
-    return cli_range("--max-tokens", (double)a->max_tokens, 1, 1 << 20, e) ||
+    return cli_range("--max-tokens", (double)a->max_tokens, 0, 1 << 20, e) ||
            cli_range("--threads", (double)a->threads, 0, 1024, e) ||
            cli_range("--temperature", a->temperature, 0, INFINITY, e) || cli_range("--top-p", a->top_p, 0, 1, e) ||
-           cli_range("--max-audio", a->max_audio, 0, 1e9, e) ? -1 : 0;
+           cli_range("--max-audio", a->max_audio, 0, 1e9, e) || cli_range("--threshold", a->threshold, 0, 1, e) ? -1 : 0;
 }
 
 static int make_prompt(const struct generate_args *a, struct engine *m, struct ids *ids, float **soft, struct err *e)
@@ -117,7 +117,7 @@ static void print_text(const struct answer *a, const struct text *output, double
     if (a->has_probe)
         text_printf(t, "confidence %.4f  %s at threshold %g\n", a->probe.confidence,
                     a->probe.confidence < threshold ? "hand off" : "keep", threshold);
-    text_printf(t, "%d tokens, stop: %s", a->tokens.n, answer_stop_name(a->stop));
+    text_printf(t, "%d token%s, stop: %s", a->tokens.n, a->tokens.n == 1 ? "" : "s", answer_stop_name(a->stop));
     if (a->n_answer_tokens)
         text_printf(t, ", entropy mean %.4f max %.4f nats", a->entropy.mean, a->entropy.max);
     text_puts(t, "\n");
@@ -158,7 +158,7 @@ static int generate(const struct generate_args *a, struct err *e)
 {
     struct engine *m = NULL;
     struct probe *p = NULL;
-    struct answer_request r = {.settings = {.max_tokens = (int)a->max_tokens, .temperature = a->temperature,
+    struct answer_request r = {.settings = {.max_tokens = a->max_tokens ? (int)a->max_tokens : 256, .temperature = a->temperature,
                                             .top_p = a->top_p, .seed = (uint64_t)a->seed,
                                             .ignore_eos = a->ignore_eos}};
     struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
@@ -178,25 +178,25 @@ static int generate(const struct generate_args *a, struct err *e)
 
 int cmd_generate(int argc, char **argv)
 {
-    struct generate_args a = {.max_tokens = 256, .threshold = 0.85, .probe_layer = -1};
+    struct generate_args a = {.threshold = 0.85, .probe_layer = -1};
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
         {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
-        {"--prompt", OPT_STRING, &a.prompt, "TEXT", "one user message"},
+        {"--prompt", OPT_TEXT, &a.prompt, "TEXT", "one user message"},
         {"--image", OPT_STRINGS, &a.images, "FILE", "picture before the text (may be repeated)"},
         {"--audio", OPT_STRINGS, &a.audios, "FILE", "sound before the text (may be repeated)"},
         {"--messages", OPT_STRING, &a.messages, "F.json", "a whole conversation; media are found relative to it"},
         {"--tokens", OPT_STRING, &a.tokens, "2,105,...", "token ids as they are"},
-        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (256)"},
+        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (0: 256)"},
         {"--temperature", OPT_DOUBLE, &a.temperature, "T", "0: greedy, the default"},
         {"--top-p", OPT_DOUBLE, &a.top_p, "P", "draw from the most likely tokens that make up P"},
         {"--seed", OPT_INT, &a.seed, "N", "of the draws (0)"},
         {"--ignore-eos", OPT_FLAG, &a.ignore_eos, NULL, "go on behind a stop token"},
         {"--threshold", OPT_DOUBLE, &a.threshold, "T", "hand off below this confidence (0.85)"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
-        {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (all; over 30 s in stretches)"},
+        {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (0: all, over 30 s in stretches)"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
         {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--json", OPT_FLAG, &a.json, NULL, "print JSON"},

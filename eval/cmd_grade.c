@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "eval/cli.h"
 #include "eval/grade.h"
+#include "eval/stamp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -376,8 +377,8 @@ static int print_rescoring(struct rescoring *s, struct err *e)
 
 static int grade_run(const struct grading_args *g, const char *dir, struct err *e)
 {
-    char *run = path_join(dir, "run.json"), *records = path_join(dir, "records.jsonl");
-    struct rescoring s = {.g = g, .stamp = json_read_file(run, (size_t)64 << 20, e)};
+    char *records = path_join(dir, "records.jsonl");
+    struct rescoring s = {.g = g, .stamp = stamp_read(dir, e)};
     int failed = !s.stamp ? -1 : each_line(records, rescore, &s, e);
     if (!failed)
         failed = print_rescoring(&s, e);
@@ -389,7 +390,6 @@ static int grade_run(const struct grading_args *g, const char *dir, struct err *
     text_free(&s.changes);
     text_free(&s.rewritten);
     cJSON_Delete(s.stamp);
-    free(run);
     free(records);
     return failed;
 }

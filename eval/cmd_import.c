@@ -58,7 +58,7 @@ int cmd_import(int argc, char **argv)
     about.data[--about.len] = '\0';
     const struct usage usage = {
         "import", "--from KIND FILE... --out DIR", about.data, options,
-        "handoff import --from lm-eval tests/data/import/samples_gsm8k_2026-12-01T06-01-17.jsonl --out runs/gsm8k"};
+        "handoff import --from lm-eval tests/data/import/samples_gsm8k_2026-12-01T06-01-17.jsonl --out /tmp/gsm8k"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);
     if (!stop) {

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 #include "eval/cli.h"
 #include "eval/npy.h"
+#include "eval/stamp.h"
 #include "probe/probe.h"
 
 #include <stdlib.h>
@@ -86,7 +87,8 @@ static void put_tensors(struct text *t, const struct weights *w)
         bytes += g[i].bytes;
         free(g[i].name);
     }
-    text_printf(t, "\n%zu tensors, %.3f million numbers, %.1f MB, %.2f bits per number\n", weights_count(w),
+    text_printf(t, "\n%zu tensor%s, %.3f million numbers, %.1f MB, %.2f bits per number\n", weights_count(w),
+                weights_count(w) == 1 ? "" : "s",
                 (double)elements / 1e6, (double)bytes / 1e6, elements ? 8.0 * (double)bytes / (double)elements : 0);
     free(g);
 }
@@ -183,13 +185,16 @@ static int inspect_checkpoint(const char *path, const struct inspect_args *a, st
 
 static int inspect_run(const char *dir, struct err *e)
 {
-    char *path = path_join(dir, "run.json");
-    struct text content = {0};
-    int failed = file_read(path, (size_t)64 << 20, &content, e);
-    if (!failed)
-        failed = cli_print(&content, e);
-    text_free(&content);
-    free(path);
+    cJSON *stamp = stamp_read(dir, e);
+    if (!stamp)
+        return -1;
+    char *pretty = cJSON_Print(stamp);
+    struct text t = {0};
+    text_printf(&t, "%s\n", pretty);
+    int failed = cli_print(&t, e);
+    text_free(&t);
+    cJSON_free(pretty);
+    cJSON_Delete(stamp);
     return failed;
 }
 
@@ -218,8 +223,10 @@ static int inspect_data(const char *spec, bool json_lines, struct err *e)
     if (got < 0)
         failed = -1;
     if (!failed) {
-        fprintf(json_lines ? stderr : stdout, "%s%lld samples, %lld rows refused\n", dataset_notes(d), (long long)n,
-                (long long)dataset_skipped(d));
+        fprintf(json_lines ? stderr : stdout, "%s%lld sample%s, %lld row%s refused\n", dataset_notes(d), (long long)n,
+                n == 1 ? "" : "s", (long long)dataset_skipped(d), dataset_skipped(d) == 1 ? "" : "s");
+        if (n == 0 && dataset_skipped(d))
+            failed = err_input(e, "%s: none of its rows can be used", suite.tasks[0].path);
     }
     text_free(&t);
     dataset_close(d);

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "eval/cli.h"
+#include "eval/stamp.h"
 #include "eval/store.h"
 
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static int read_shard(struct shard *s, const char *dir, int n, struct err *e)
 {
     char *run = path_join(dir, "run.json"), *records = path_join(dir, "records.jsonl");
     s->dir = dir;
-    s->stamp = json_read_file(run, (size_t)64 << 20, e);
+    s->stamp = stamp_read(dir, e);
     const cJSON *shard = json_get(json_get(s->stamp, "identity"), "shard");
     int failed = s->stamp ? 0 : -1;
     if (!failed && cJSON_GetArraySize(shard) != 2)
@@ -111,11 +112,20 @@ static int interleave(struct shard *s, int n, struct text *out, struct err *e)
 
 static int same_run(const struct shard *a, const struct shard *b, struct err *e)
 {
-    const cJSON *ia = json_get(a->stamp, "identity"), *ib = json_get(b->stamp, "identity"), *member;
-    cJSON_ArrayForEach(member, ia)
-        if (strcmp(member->string, "shard") != 0 && !cJSON_Compare(member, json_get(ib, member->string), true))
-            return err_input(e, "%s and %s are not of one run: their %s differs", a->dir, b->dir, member->string);
-    return a->number == b->number ? err_input(e, "%s and %s are the same shard", a->dir, b->dir) : 0;
+    cJSON *one = cJSON_Duplicate(json_get(a->stamp, "identity"), true);
+    cJSON *other = cJSON_Duplicate(json_get(b->stamp, "identity"), true);
+    int failed = a->number == b->number ? err_input(e, "%s and %s are the same shard", a->dir, b->dir) : 0;
+    cJSON_DeleteItemFromObjectCaseSensitive(one, "shard");
+    cJSON_DeleteItemFromObjectCaseSensitive(other, "shard");
+    if (!failed && !cJSON_Compare(one, other, true)) {
+        struct text what = {0};
+        stamp_difference(one, other, &what);
+        failed = err_input(e, "%s and %s are not of one run: %s", a->dir, b->dir, what.data);
+        text_free(&what);
+    }
+    cJSON_Delete(one);
+    cJSON_Delete(other);
+    return failed;
 }
 
 static int write_merged(struct shard *s, int n, const char *out_dir, struct err *e)
@@ -141,10 +151,13 @@ static int write_merged(struct shard *s, int n, const char *out_dir, struct err 
             at = end + 1;
         }
         if (!failed)
-            failed = store_finish(store, true, e);
+            failed = store_finish(store, true, false, e);
         if (!failed)
-            printf("%lld records in %s\n", (long long)store_count(store), out_dir);
-        store_close(store);
+            printf("%lld record%s in %s\n", (long long)store_count(store), store_count(store) == 1 ? "" : "s", out_dir);
+        if (failed)
+            store_abandon(store);
+        else
+            store_close(store);
     }
     text_free(&merged);
     return failed;

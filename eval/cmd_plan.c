@@ -26,6 +26,7 @@ static const struct option options[] = {
     {"--correlation", OPT_DOUBLE, &correlation, "R", "of the two AUROCs on the same samples (default 0.9)"},
     {"--discordant", OPT_DOUBLE, &discordant, "R", "share of samples that are right in one run only (default 0.05)"},
     {"--ms", OPT_DOUBLE, &ms, "MS", "time of one sample (default: from the run)"},
+    FORMAT_OPTIONS(in),
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
     {0}};
@@ -123,7 +124,7 @@ static int check(const struct strings *sources, struct err *e)
             return err_set(e, EXIT_USAGE, "%s: a number between 0 and 1 was expected", shares[i].name);
     if (!(correlation >= 0 && correlation < 1))
         return err_set(e, EXIT_USAGE, "--correlation: a number from 0 to below 1 was expected");
-    return inputs_check(&in, e);
+    return cli_range("--ms", ms, 0, INFINITY, e) || inputs_check(&in, e) ? -1 : 0;
 }
 
 static int make(struct plan_result *out, struct records r[2], const struct strings *sources, struct arena *a,

@@ -207,7 +207,7 @@ int cmd_quantize(int argc, char **argv)
     text_puts(&about, "Writes a checkpoint with other weights. The probe stays float32. Types:");
     put_types(&about);
     const struct usage usage = {"quantize", "IN OUT --type T [options]", about.data, options,
-                                "handoff quantize datasets/mini/checkpoint mini-Q8_0.gguf --type q8_0"};
+                                "handoff quantize datasets/mini/checkpoint /tmp/mini-Q8_0.gguf --type q8_0"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);
     text_free(&about);

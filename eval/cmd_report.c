@@ -22,7 +22,7 @@ static const struct option options[] = {
     {"--out", OPT_STRING, &out_dir, "DIR", "folder to write; index.html is the report (required)"},
     {"--reference", OPT_STRING, &reference, "REF", "run of the model that answers what is handed off"},
     {"--target", OPT_STRING, &target, "RUN", "run whose quality is to be matched (default: the reference)"},
-    {"--title", OPT_STRING, &title, "TEXT", "title of the page"},
+    {"--title", OPT_TEXT, &title, "TEXT", "title of the page"},
     INPUT_OPTIONS(in),
     INPUT_PAIR_OPTIONS(in),
     {"--threshold", OPT_DOUBLE, &threshold, "T", "the threshold in use (default 0.85)"},
@@ -64,9 +64,8 @@ static int check(const struct strings *sources, struct err *e)
     if (resamples < 0 || resamples > 1000000 || max_samples < 0 || max_samples > 1000000 ||
         media_mb < 0 || media_mb > 1000)
         return err_set(e, EXIT_USAGE, "--bootstrap, --samples: 0 to 1000000, --media-mb: 0 to 1000 was expected");
-    if (in.json || in.csv || in.md)
-        return err_set(e, EXIT_USAGE, "report writes every format; --json, --csv and --md belong to the other verbs");
-    return inputs_check(&in, e);
+    return cli_range("--threshold", threshold, 0, 1, e) || cli_range("--threads", (double)threads, 0, 1024, e) ||
+           inputs_check(&in, e) ? -1 : 0;
 }
 
 static int open_all(struct work *w, const struct strings *sources, struct err *e)

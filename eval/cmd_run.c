@@ -33,11 +33,13 @@ static void on_signal(int signal_number)
 
 static void catch_signals(void)
 {
-    struct sigaction a = {.sa_handler = on_signal};
+    struct sigaction a = {.sa_handler = on_signal}, hangup;
     /* A second Ctrl-C ends the program at once: nothing is lost by that either. */
     a.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)         /* nohup stays in force */
+        sigaction(SIGHUP, &a, NULL);
 }
 
 static int read_shard(const char *text, int *shard, int *n, struct err *e)
@@ -93,8 +95,12 @@ static int select_tasks(struct suite *s, const char *only, struct err *e)
 static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
 {
     if (a->suite) {
-        char *shipped = cli_shipped("datasets/mini");
-        const char *root = a->data_root ? a->data_root : strcmp(a->suite, "mini") == 0 ? shipped : NULL;
+        const bool mini = !a->data_root && strcmp(a->suite, "mini") == 0;
+        char *shipped = mini ? cli_shipped("datasets/mini") : NULL;
+        const char *root = a->data_root ? a->data_root : shipped;
+        if (mini && !shipped)
+            return err_set(e, EXIT_USAGE, "--suite mini: the embedded hold-outs do not lie beside this program; name "
+                           "the source's datasets/mini with --data-root DIR, or install with \"make install\"");
         int failed = suite_open(&o->suite, a->suite, root, e);
         free(shipped);
         if (!failed && o->suite.missing.len)
@@ -162,8 +168,8 @@ static int dry_run(struct opened *o, struct err *e)
         failed = messages ? chat_render(engine_chat_template(o->m), messages, true, false, &rendered, e) : -1;
         if (!failed) {
             tokenize(engine_tokenizer(o->m), rendered.data, rendered.len, &ids);
-            text_printf(&out, "--- %s, %d tokens%s, at most %d generated\n%s\n", s.id, ids.n,
-                        s.n_media ? " and what the media take" : "", dataset_spec(d)->max_tokens, rendered.data);
+            text_printf(&out, "--- %s, %d token%s%s, at most %d generated\n%s\n", s.id, ids.n,
+                        ids.n == 1 ? "" : "s", s.n_media ? " and what the media take" : "", dataset_spec(d)->max_tokens, rendered.data);
         }
         cJSON_Delete(messages);
         text_free(&rendered);
@@ -231,7 +237,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     struct stamp_settings stamped = {.shard = settings.shard, .n_shards = settings.n_shards,
                                      .has_probe = o->probe != NULL,
                                      .image_tokens = (int)a->image_tokens, .max_audio_s = a->max_audio,
-                                     .mmproj = a->mmproj, .probe = a->probe,
+                                     .mmproj = a->mmproj, .probe = a->probe, .trace = a->trace,
                                      .probe_layer = o->probe ? probe_layer(o->probe) : 0};
     if (a->probe)
         probe_fingerprint(o->probe, stamped.probe_sha);
@@ -240,7 +246,8 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     if (store_open(&store, a->out, stamp, a->retry_errors, e))
         return -1;
     catch_signals();
-    bool interrupted = false;
+    bool interrupted = false, all = !a->limit && !a->ids;
+    const int64_t before = store_count(store);
     int batch = 0;
     if (!a->no_prefix_cache)
         settings.prefixes = open_prefixes(a, o->m, stamp);
@@ -258,18 +265,27 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     prefix_close(settings.prefixes);
     if (!failed) {
         stamp_close(store_stamp(store), o->datasets, o->suite.n_tasks, !interrupted && !a->limit);
-        failed = store_finish(store, !interrupted, e);
+        failed = store_finish(store, !interrupted, all, e);
     }
-    store_close(store);
+    if (engine_cache_fault(o->m))
+        fprintf(stderr, "%s (the media cache; the run does not need it)\n", engine_cache_fault(o->m));
+    const cJSON *earlier = cJSON_GetArrayItem(json_get(store_stamp(store), "earlier_kernels"), 0);
+    if (cJSON_IsString(earlier) && before && n > before)
+        fprintf(stderr, "%s: earlier records were made with the kernel %s; the results do not depend on it\n", a->out,
+                earlier->valuestring);
     if (!failed && interrupted)
-        return err_set(e, EXIT_MACHINE, "interrupted with %lld records in %s; the same command goes on from there",
-                       (long long)n, a->out);
-    if (!failed)
+        failed = err_set(e, EXIT_MACHINE, "interrupted with %lld record%s in %s; the same command goes on from there",
+                         (long long)n, n == 1 ? "" : "s", a->out);
+    else if (!failed)
         failed = print_notes(o, e);
+    if (failed)
+        store_abandon(store);
+    else
+        store_close(store);
     struct text t = {0};
     if (!failed)
         failed = run_summary(a->out, &t, e);
-    text_printf(&t, "%lld records in %s\n", (long long)n, a->out);
+    text_printf(&t, "%lld record%s in %s\n", (long long)n, n == 1 ? "" : "s", a->out);
     if (!failed)
         failed = cli_print(&t, e);
     text_free(&t);
@@ -289,16 +305,16 @@ int cmd_run(int argc, char **argv)
         {"--data-root", OPT_STRING, &a.data_root, "DIR", "where the suite's paths begin"},
         {"--data", OPT_STRINGS, &a.data, "TASK=PATH", "one more hold-out (may be repeated)"},
         {"--out", OPT_STRING, &a.out, "DIR", "run directory; an unfinished run there goes on"},
-        {"--limit", OPT_INT, &a.limit, "N", "first N samples of each task"},
+        {"--limit", OPT_INT, &a.limit, "N", "first N samples of each task (0: all)"},
         {"--ids", OPT_STRING, &a.ids, "FILE", "only these samples: one id per line, or TASK<TAB>id"},
         {"--shard", OPT_STRING, &a.shard, "I/N", "this process takes every N-th sample; see \"handoff merge\""},
         {"--shots", OPT_INT, &a.shots, "N", "few-shot examples (default: as the task has it)"},
-        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (default: as the task has it)"},
+        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (0: as the task has it)"},
         {"--batch", OPT_INT, &a.batch, "N", "samples in flight (measured); never changes a result"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
         {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
-        {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (all; over 30 s in stretches)"},
+        {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (0: all, over 30 s in stretches)"},
         {"--media-cache", OPT_STRING, &a.media_cache, "DIR", "keep encoded pictures and sounds for further runs"},
         {"--no-prefix-cache", OPT_FLAG, &a.no_prefix_cache, NULL, "compute what prompts share each time (same results)"},
         {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first prompt of each task, run nothing"},

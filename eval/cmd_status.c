@@ -1,5 +1,6 @@
 /* cmd_status.c - the verb `status`: how far a run is, and how well it does. */
 #include "eval/cli.h"
+#include "eval/stamp.h"
 #include "eval/summary.h"
 
 #include <stdlib.h>
@@ -14,8 +15,7 @@ static void put_prefix_counts(const cJSON *counts, struct text *out)
 
 static int status(const char *dir, struct err *e)
 {
-    char *run = path_join(dir, "run.json");
-    cJSON *stamp = json_read_file(run, (size_t)64 << 20, e);
+    cJSON *stamp = stamp_read(dir, e);
     struct text out = {0};
     int failed = stamp ? 0 : -1;
     if (!failed) {
@@ -27,7 +27,6 @@ static int status(const char *dir, struct err *e)
     }
     text_free(&out);
     cJSON_Delete(stamp);
-    free(run);
     return failed;
 }
 

@@ -16,6 +16,7 @@ struct pairs {
     uint32_t *group;                    /* [n_scored] */
     size_t n_groups;
     size_t changed;                     /* wrong in both with another answer */
+    size_t differing;                   /* in anything that a figure looks at */
     double unparsed, runaway;           /* new - base, counts */
 };
 
@@ -49,6 +50,8 @@ static void pairs_add(struct pairs *p, const struct columns *c, size_t i, const 
     bool wrong = c->wrong[i], wrong_b = record_wrong(twin, rule);
     p->wrong_a[p->n] = wrong;
     p->wrong_b[p->n++] = wrong_b;
+    p->differing += wrong != wrong_b || row->flags != twin->flags || row->answer != twin->answer ||
+                    row->confidence != twin->confidence || row->entropy != twin->entropy || row->score != twin->score;
     p->changed += wrong && wrong_b && row->answer != twin->answer;
     p->unparsed += ((twin->flags & REC_UNPARSED) != 0) - ((row->flags & REC_UNPARSED) != 0);
     p->runaway += ((twin->flags & REC_RUNAWAY) != 0) - ((row->flags & REC_RUNAWAY) != 0);
@@ -87,6 +90,7 @@ static void set_answers(struct compare_task *t, const struct pairs *p)
     t->lost = (int64_t)m.only_a;
     t->gained = (int64_t)m.only_b;
     t->changed = (int64_t)p->changed;
+    t->identical = p->differing == 0;
     t->unparsed_delta = figure_of(p->unparsed / n);
     t->runaway_delta = figure_of(p->runaway / n);
 }
@@ -241,7 +245,10 @@ static void decide(struct compare_task *t, const struct work *w, const double re
 {
     double level = w->o->alpha / 2;
     bool no_auroc = isnan(ok[1]);
-    if (regressed[0] < level) {
+    if (t->identical) {
+        t->verdict = VERDICT_OK;
+        t->reason = "identical records";
+    } else if (regressed[0] < level) {
         t->verdict = VERDICT_REGRESSED;
         give_reason(t, w, "the share right", t->accuracy_delta, t->ci95, w->o->margin);
     } else if (regressed[1] < level) {
@@ -313,7 +320,8 @@ static void make_pooled(struct compare_task *t, const struct compare_task *tasks
         t->auroc_delta = figure_of(delta);
         t->auroc_ci95 = interval_of(delta - NORMAL_975 * se, delta + NORMAL_975 * se);
         struct margin_test zero = test_margin(t->auroc_delta, se, 0);
-        t->auroc_p = t->auroc_holm_p = figure_of(fmin(1, 2 * fmin(zero.regressed, zero.ok)));
+        double p = se > 0 ? fmin(1, 2 * fmin(zero.regressed, zero.ok)) : delta == 0;
+        t->auroc_p = t->auroc_holm_p = figure_of(p);
     }
     struct margin_test a = test_margin(t->accuracy_delta, se_of(t->ci95), w->o->margin);
     struct margin_test b = test_margin(t->auroc_delta, se, w->o->auroc_margin);

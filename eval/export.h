@@ -7,8 +7,8 @@
 /* Calls see(arg, record, where) for every record of a run directory or bare JSONL file, in order. */
 int export_each(const char *run, int (*see)(void *arg, const cJSON *record, const char *where, struct err *e),
                 void *arg, struct err *e);
-/* run.json of a run directory; NULL for bare records. */
-cJSON *export_stamp(const char *run);
+/* run.json of a run directory; NULL for bare records and folders without one. */
+int export_stamp(cJSON **out, const char *run, struct err *e);
 
 /* One Parquet file with a row a record. */
 int export_parquet(const char *run, const char *out, struct err *e);

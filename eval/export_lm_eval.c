@@ -146,8 +146,8 @@ int export_lm_eval(const char *run, const char *out, struct err *e)
 {
     struct export x = {0};
     struct text t = {0}, name = {0};
-    cJSON *stamp = export_stamp(run);
-    int failed = export_each(run, add_record, &x, e);
+    cJSON *stamp;
+    int failed = export_stamp(&stamp, run, e) || export_each(run, add_record, &x, e) ? -1 : 0;
     if (!failed && mkdir(out, 0777) && errno != EEXIST)
         failed = err_machine(e, "%s: cannot be made", out);
     for (int i = 0; i < x.n_tasks; i++) {

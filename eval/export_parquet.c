@@ -89,8 +89,8 @@ int export_parquet(const char *run, const char *out, struct err *e)
         column[i] = columns[i].column;
     struct parquet_writer *w = parquet_writer_new(column, N_COLUMNS);
     struct text file = {0}, stamp_text = {0};
-    cJSON *stamp = export_stamp(run);
-    int failed = export_each(run, put_record, w, e);
+    cJSON *stamp;
+    int failed = export_stamp(&stamp, run, e) || export_each(run, put_record, w, e) ? -1 : 0;
     if (stamp) {
         json_print(&stamp_text, stamp);
         parquet_note(w, "handoff.run", stamp_text.data);

@@ -358,8 +358,11 @@ static int write_run(struct import *x, const char *out, struct err *e)
         at = end + 1;
     }
     if (!failed)
-        failed = store_finish(store, true, e);
-    store_close(store);
+        failed = store_finish(store, true, false, e);
+    if (failed)
+        store_abandon(store);
+    else
+        store_close(store);
     return failed;
 }
 

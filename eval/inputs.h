@@ -1,7 +1,7 @@
 /* inputs.h - what the verbs on records share: their common options, and columns of a task (inside eval/ only).
  *
  *     static struct inputs in = INPUTS_DEFAULT;
- *     static const struct option options[] = {INPUT_OPTIONS(in), {0}};
+ *     static const struct option options[] = {FORMAT_OPTIONS(in), INPUT_OPTIONS(in), {0}};
  *     ...
  *     if (inputs_check(&in, &e) || inputs_open(&in, "runs/q4", &run, &e)) return cli_fail(&e);
  */
@@ -23,10 +23,11 @@ struct inputs {
     bool allow_first;                   /* the verb knows --missing first: such samples are handed off first */
 };
 #define INPUTS_DEFAULT {.cut = 0.5, .entropy = "mean", .missing = "error"}
-#define INPUT_OPTIONS(in) \
+#define FORMAT_OPTIONS(in) \
     {"--json", OPT_FLAG, &(in).json, NULL, "print JSON"}, \
     {"--csv", OPT_FLAG, &(in).csv, NULL, "print CSV, all digits"}, \
-    {"--md", OPT_FLAG, &(in).md, NULL, "print Markdown"}, \
+    {"--md", OPT_FLAG, &(in).md, NULL, "print Markdown"}
+#define INPUT_OPTIONS(in) \
     {"--task", OPT_STRINGS, &(in).tasks, "NAME", "only this hold-out; may be repeated"}, \
     {"--tau", OPT_DOUBLE, &(in).tau, "X", "a transcription is wrong if its WER > X (default 0)"}, \
     {"--cut", OPT_DOUBLE, &(in).cut, "X", "records without \"correct\": wrong if score < X (default 0.5)"}, \

@@ -60,6 +60,7 @@ static int run_verb(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const char *first = argc < 2 ? "" : argv[1];
+    cli_program(argv[0]);
     if (argc > 2 && strcmp(first, "help") == 0)
         return run_verb(2, (char *[]){argv[2], "--help", NULL});
     if (argc > 1 && strcmp(first, "--help") != 0 && strcmp(first, "-h") != 0 && strcmp(first, "help") != 0 &&

@@ -61,8 +61,9 @@ static int convert(const struct mapped *m, const struct header *h, int64_t n, fl
     if (!f2 && !f4 && !f8)
         return err_input(e, "%s: float16, float32 or float64 was expected, not %s", m->path, h->kind);
     size_t size = f2 ? 2 : f4 ? 4 : 8, have = (m->size - h->data_at) / size;
-    if ((uint64_t)n > have)
-        return err_input(e, "%s: %lld numbers are announced, the file holds %zu", m->path, (long long)n, have);
+    if ((uint64_t)n != have || (m->size - h->data_at) % size)
+        return err_input(e, "%s: %lld numbers are announced, behind the header lie %zu bytes", m->path, (long long)n,
+                         m->size - h->data_at);
     const uint8_t *data = m->data + h->data_at;
     float *values = NEW(float, n);
     if (f8) {

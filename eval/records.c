@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "eval/records.h"
 #include "eval/record_line.h"
+#include "eval/stamp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -241,8 +242,8 @@ static int finish(struct loader *l, int rc, struct err *e)
     struct records *r = l->r;
     line_reader_free(&l->lines);
     if (!rc && r->n == 0)
-        rc = err_input(e, "%s: no records%s", l->path,
-                       r->n_error ? " but with status \"error\"" : r->n_unscored ? " but without a verdict" : "");
+        rc = err_input(e, "%s: no record%s", l->path,
+                       r->n_error ? " without status \"error\"" : r->n_unscored ? " with a verdict" : "s");
     if (rc) {
         records_close(r);
         return -1;
@@ -250,6 +251,10 @@ static int finish(struct loader *l, int rc, struct err *e)
     r->rows = mem_grow(r->rows, (size_t)r->n, sizeof *r->rows);
     if (r->stamp && cJSON_IsFalse(json_get(r->stamp, "complete")))
         text_printf(&r->notes, "%s: the run is not complete; its command goes on\n", l->path);
+    const cJSON *shard = json_get(json_get(r->stamp, "identity"), "shard");
+    if (cJSON_GetArraySize(shard) == 2 && shard->child->next->valuedouble > 1)
+        text_printf(&r->notes, "%s: shard %d of %d of a run (\"handoff merge\" puts them together)\n", l->path,
+                    shard->child->valueint, shard->child->next->valueint);
     if (r->n_error)
         text_printf(&r->notes, "%s: %" PRId64 " record%s with status \"error\" left out\n", l->path, r->n_error,
                     r->n_error == 1 ? "" : "s");
@@ -295,7 +300,7 @@ int records_open(struct records *r, const char *source, const struct records_opt
     if (l.run_directory) {
         char *stamp = path_join(source, "run.json");
         if (file_exists(stamp)) {
-            r->stamp = json_read_file(stamp, (size_t)16 << 20, e);
+            r->stamp = stamp_read(source, e);
             rc = r->stamp ? 0 : -1;
         }
         free(stamp);

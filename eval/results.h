@@ -223,6 +223,7 @@ struct compare_task {
     struct figure ks, spearman, kendall_tau_b, pair_flip_rate;
     struct figure rate_base, rate_new;  /* handed off at the threshold */
     int64_t handoff_flips;
+    bool identical;                     /* the records agree in all that is compared */
     struct figure unparsed_delta, runaway_delta;
     enum verdict verdict;
     const char *reason;                 /* of the verdict, in words */

@@ -107,6 +107,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     cJSON *shard = cJSON_AddArrayToObject(identity, "shard");
     cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->shard));
     cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->n_shards));
+    if (settings->trace)
+        cJSON_AddTrueToObject(identity, "trace");
     cJSON *tasks = cJSON_AddArrayToObject(identity, "tasks");
     for (int i = 0; i < n_tasks; i++)
         cJSON_AddItemToArray(tasks, task_identity(dataset_spec(datasets[i])));
@@ -140,4 +142,67 @@ void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, boo
         cJSON_AddItemToArray(data, o);
     }
     add_time(stamp, "finished");
+}
+
+cJSON *stamp_read(const char *dir, struct err *e)
+{
+    char *path = path_join(dir, "run.json");
+    cJSON *stamp = json_read_file(path, (size_t)64 << 20, e);
+    if (stamp && !cJSON_IsObject(stamp)) {
+        err_input(e, "%s: an object was expected, the stamp of a run", path);
+        cJSON_Delete(stamp);
+        stamp = NULL;
+    }
+    free(path);
+    return stamp;
+}
+
+/* Follows the first difference into objects, and into arrays of one length; entries that name a task are called by it. */
+static void follow_difference(const cJSON **one, const cJSON **other, struct text *path)
+{
+    const cJSON *a = *one, *b = *other, *member;
+    if (cJSON_IsArray(a) && cJSON_IsArray(b) && cJSON_GetArraySize(a) == cJSON_GetArraySize(b)) {
+        int i = 0;
+        for (a = a->child, b = b->child; cJSON_Compare(a, b, true); a = a->next, b = b->next)
+            i++;
+        const char *task = json_string(a, "task");
+        if (task)
+            text_printf(path, "[%s]", task);
+        else
+            text_printf(path, "[%d]", i);
+    } else if (cJSON_IsObject(a) && cJSON_IsObject(b)) {
+        const char *name = NULL;
+        cJSON_ArrayForEach(member, a)
+            name = name || cJSON_Compare(member, json_get(b, member->string), true) ? name : member->string;
+        cJSON_ArrayForEach(member, b)
+            name = name || json_get(a, member->string) ? name : member->string;
+        text_printf(path, "%s%s", path->len ? "." : "", name);
+        a = json_get(a, name);
+        b = json_get(b, name);
+    } else {
+        return;
+    }
+    *one = a;
+    *other = b;
+    follow_difference(one, other, path);
+}
+
+static void put_value(struct text *out, const cJSON *value)
+{
+    struct text t = {0};
+    if (value)
+        json_print(&t, value);
+    text_printf(out, t.len > 200 ? "%.200s..." : "%s", value ? t.data : "absent");
+    text_free(&t);
+}
+
+void stamp_difference(const cJSON *one, const cJSON *other, struct text *out)
+{
+    text_clear(out);
+    follow_difference(&one, &other, out);
+    text_puts(out, " is ");
+    put_value(out, one);
+    text_puts(out, " in the one and ");
+    put_value(out, other);
+    text_puts(out, " in the other");
 }

@@ -13,10 +13,15 @@ struct stamp_settings {
     int image_tokens;           /* 0: as the checkpoint says */
     double max_audio_s;         /* 0: all of a sound */
     const char *mmproj, *probe; /* files named on the command line, NULL: none */
+    bool trace;
 };
 /* The stamp with its "identity": whatever decides what a record says. The caller deletes it. */
 cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,
                  const struct stamp_settings *settings);
+/* DIR/run.json, which must hold an object; NULL on error. */
+cJSON *stamp_read(const char *dir, struct err *e);
+/* The first member in which two identities differ: "decode.sampling is 1 in the one and 2 in the other". */
+void stamp_difference(const cJSON *one, const cJSON *other, struct text *out);
 /* Adds what is known at the end: sizes and fingerprints of the data, times. */
 void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool all_read);
 

@@ -1,6 +1,8 @@
 /* store.c - run directories that survive being killed. */
 #define _GNU_SOURCE
 #include "eval/store.h"
+#include "eval/record_line.h"
+#include "eval/stamp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,12 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_STAMP = 64 << 20 };
-
-struct done { const char *key, *prompt_sha; int64_t line; };    /* key: task, a newline, id */
+struct done { const char *key, *prompt_sha; int64_t line; bool expected; };     /* key: task, a newline, id */
 
 struct store {
-    char *run_path, *records_path;
+    char *dir, *run_path, *records_path;
+    bool made_dir;              /* it was not there before */
     int fd, lock;
     cJSON *stamp;
     bool was_complete;          /* run.json says so, and nothing was appended since */
@@ -68,7 +69,7 @@ static bool table_add(struct store *s, const char *key, const char *prompt_sha, 
     struct done *slot = find_slot(s, key);
     if (slot->key)
         return false;
-    *slot = (struct done){key, prompt_sha, line};
+    *slot = (struct done){.key = key, .prompt_sha = prompt_sha, .line = line};
     s->n_done++;
     return true;
 }
@@ -80,13 +81,21 @@ static char *make_key(struct arena *a, const char *task, const char *id)
 
 /* ---- reading what is there ------------------------------------------------------------------------------------- */
 
+/* A record that the verbs behind `run` would refuse. */
+static int check_record(struct line_reader *reader, const char *line, size_t len, const char *where, struct err *e)
+{
+    struct line_fields fields;
+    struct err fault = {0};
+    return line_parse(reader, line, len, &fields, &fault) ? err_input(e, "%s: %s", where, fault.msg) : 0;
+}
+
 /* *drop: an error that is to be done again. */
-static int read_record(struct store *s, const char *line, size_t len, int64_t number, bool retry_errors, bool *drop,
+static int read_record(struct store *s, struct line_reader *reader, const char *line, size_t len, int64_t number, bool retry_errors, bool *drop,
                        struct err *e)
 {
     struct text where = {0};
     text_printf(&where, "%s:%lld", s->records_path, (long long)number);
-    cJSON *r = json_parse(line, len, where.data, e);
+    cJSON *r = check_record(reader, line, len, where.data, e) ? NULL : json_parse(line, len, where.data, e);
     const char *task = json_string(r, "task"), *id = json_string(r, "id"), *status = json_string(r, "status");
     const char *prompt_sha = json_string(r, "prompt_sha");
     int failed = r ? 0 : -1;
@@ -108,21 +117,25 @@ static int read_lines(struct store *s, const struct text *content, bool retry_er
                       struct err *e)
 {
     const char *at = content->data, *end = content->data + content->len;
-    for (int64_t number = 1; at < end; number++) {
+    struct line_reader reader;
+    int failed = line_reader_init(&reader, "mean");
+    for (int64_t number = 1; at < end && !failed; number++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         if (!newline)
             break;
         bool drop = false;
         size_t len = (size_t)(newline - at);
-        if (read_record(s, at, len, number, retry_errors, &drop, e))
-            return -1;
+        failed = read_record(s, &reader, at, len, number, retry_errors, &drop, e);
+        if (failed)
+            break;
         if (!drop) {
             text_put(keep, at, len + 1);
             s->n_lines++;
         }
         at = newline + 1;
     }
-    return 0;
+    line_reader_free(&reader);
+    return failed;
 }
 
 static int load_records(struct store *s, bool retry_errors, struct err *e)
@@ -143,16 +156,31 @@ static int load_records(struct store *s, bool retry_errors, struct err *e)
 
 /* ---- the stamp ------------------------------------------------------------------------------------------------- */
 
-static const char *first_difference(const cJSON *a, const cJSON *b)
+/* Results do not depend on the kernel, but the stamp says which ones made them. */
+static void note_kernel(cJSON *stamp, const cJSON *old)
 {
-    const cJSON *member;
-    cJSON_ArrayForEach(member, a)
-        if (!cJSON_Compare(member, json_get(b, member->string), true))
-            return member->string;
-    cJSON_ArrayForEach(member, b)
-        if (!json_get(a, member->string))
-            return member->string;
-    return "identity";
+    const char *was = json_string(old, "kernel"), *is = json_string(stamp, "kernel");
+    const cJSON *earlier = json_get(old, "earlier_kernels"), *one;
+    cJSON *all = cJSON_IsArray(earlier) ? cJSON_Duplicate(earlier, true) : cJSON_CreateArray();
+    bool known = !was || !is || strcmp(was, is) == 0;
+    cJSON_ArrayForEach(one, all)
+        known |= cJSON_IsString(one) && was && strcmp(one->valuestring, was) == 0;
+    if (!known)
+        cJSON_AddItemToArray(all, cJSON_CreateString(was));
+    if (cJSON_GetArraySize(all))
+        cJSON_AddItemToObject(stamp, "earlier_kernels", all);
+    else
+        cJSON_Delete(all);
+}
+
+static int other_run(const char *dir, const cJSON *was, const cJSON *is, struct err *e)
+{
+    struct text what = {0};
+    stamp_difference(was, is, &what);
+    err_set(e, EXIT_USAGE, "%s holds a run that differs from this one: %s; choose another --out, or remove it", dir,
+            what.data);
+    text_free(&what);
+    return -1;
 }
 
 static int check_identity(struct store *s, const char *dir, struct err *e)
@@ -160,7 +188,7 @@ static int check_identity(struct store *s, const char *dir, struct err *e)
     if (!file_exists(s->run_path))
         return file_exists(s->records_path)
                    ? err_input(e, "%s: records without a run.json; choose another --out", dir) : 0;
-    cJSON *old = json_read_file(s->run_path, MAX_STAMP, e);
+    cJSON *old = stamp_read(dir, e);
     if (!old)
         return -1;
     const cJSON *was = json_get(old, "identity"), *is = json_get(s->stamp, "identity");
@@ -168,13 +196,13 @@ static int check_identity(struct store *s, const char *dir, struct err *e)
     if (!cJSON_IsObject(was))
         failed = err_input(e, "%s: key \"identity\" is missing", s->run_path);
     else if (!cJSON_Compare(was, is, true))
-        failed = err_set(e, EXIT_USAGE, "%s holds a run with another %s; choose another --out, or remove it", dir,
-                         first_difference(was, is));
+        failed = other_run(dir, was, is, e);
     const cJSON *started = json_get(old, "started"), *counts = json_get(old, "prefix_cache");
     if (!failed && started)
         cJSON_ReplaceItemInObjectCaseSensitive(s->stamp, "started", cJSON_Duplicate(started, true));
     if (!failed && counts)
         cJSON_AddItemToObject(s->stamp, "prefix_cache", cJSON_Duplicate(counts, true));
+    note_kernel(s->stamp, old);
     s->was_complete = cJSON_IsTrue(json_get(old, "complete"));
     cJSON_Delete(old);
     return failed;
@@ -195,7 +223,8 @@ static int write_stamp(struct store *s, bool complete, struct err *e)
 
 /* ---- the interface --------------------------------------------------------------------------------------------- */
 
-static int make_dirs(const char *dir, struct err *e)
+/* *made: DIR itself was not there. */
+static int make_dirs(const char *dir, bool *made, struct err *e)
 {
     char *path = mem_strdup(dir);
     for (char *p = path + 1; ; p++) {
@@ -203,7 +232,8 @@ static int make_dirs(const char *dir, struct err *e)
             continue;
         char held = *p;
         *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        *made = mkdir(path, 0777) == 0;
+        if (!*made && errno != EEXIST) {
             err_machine(e, "%s: cannot be made", path);
             free(path);
             return -1;
@@ -236,14 +266,15 @@ static int open_for_append(struct store *s, const char *dir, bool retry_errors, 
 int store_open(struct store **out, const char *dir, cJSON *stamp, bool retry_errors, struct err *e)
 {
     struct store *s = NEW(struct store, 1);
+    s->dir = mem_strdup(dir);
     s->run_path = path_join(dir, "run.json");
     s->records_path = path_join(dir, "records.jsonl");
     s->stamp = stamp;
     s->fd = s->lock = -1;
     table_grow(s);
     *out = s;
-    if (make_dirs(dir, e) || open_for_append(s, dir, retry_errors, e)) {
-        store_close(s);
+    if (make_dirs(dir, &s->made_dir, e) || open_for_append(s, dir, retry_errors, e)) {
+        store_abandon(s);
         *out = NULL;
         return -1;
     }
@@ -259,12 +290,23 @@ void store_close(struct store *s)
     if (s->lock >= 0)
         close(s->lock);
     cJSON_Delete(s->stamp);
+    free(s->dir);
     free(s->run_path);
     free(s->records_path);
     free(s->table);
     free(s->order);
     arena_free(&s->arena);
     free(s);
+}
+
+void store_abandon(struct store *s)
+{
+    if (s && s->made_dir && s->n_lines == 0) {
+        unlink(s->records_path);
+        unlink(s->run_path);
+        rmdir(s->dir);
+    }
+    store_close(s);
 }
 
 int store_expect(struct store *s, const char *task, const char *id, const char *prompt_sha, struct err *e)
@@ -275,11 +317,12 @@ int store_expect(struct store *s, const char *task, const char *id, const char *
         s->order = mem_grow(s->order, s->cap_order, sizeof *s->order);
     }
     s->order[s->n_order++] = key;
-    const struct done *d = find_slot(s, key);
+    struct done *d = find_slot(s, key);
     if (!d->key) {
         s->gap = true;
         return 0;
     }
+    d->expected = true;
     s->shuffled |= s->gap || d->line < s->last_line;
     s->last_line = d->line;
     if (prompt_sha && d->prompt_sha[0] && strcmp(d->prompt_sha, prompt_sha) != 0)
@@ -364,8 +407,24 @@ static int put_in_order(struct store *s, struct err *e)
     return failed;
 }
 
-int store_finish(struct store *s, bool complete, struct err *e)
+/* Records of samples that the data sets do not have would count in every figure. */
+static int refuse_strangers(const struct store *s, struct err *e)
 {
+    const struct done *first = NULL;
+    for (size_t i = 0; i < s->n_slots; i++)
+        if (s->table[i].key && !s->table[i].expected && (!first || s->table[i].line < first->line))
+            first = &s->table[i];
+    if (!first)
+        return 0;
+    int n = (int)strcspn(first->key, "\n");
+    return err_input(e, "%s:%lld: the data have no sample %s of %.*s; remove this line, or choose another --out",
+                     s->records_path, (long long)first->line, first->key + n + 1, n, first->key);
+}
+
+int store_finish(struct store *s, bool complete, bool all_expected, struct err *e)
+{
+    if (complete && all_expected && refuse_strangers(s, e))
+        return -1;
     if (s->was_complete)
         return 0;
     if (complete && s->shuffled && s->n_lines && put_in_order(s, e))

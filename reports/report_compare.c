@@ -67,7 +67,8 @@ static void main_table(struct table *t, const struct compare_result *r)
         {"n", "n"}, {"right", "accuracy_base"}, {"now", "accuracy_new"}, {"change", "accuracy_delta"},
         {"95%", "delta_lo,delta_hi"}, {"lost", "right_to_wrong"}, {"won", "wrong_to_right"}, {"p", "holm_p"},
         {"AUROC", "auroc_delta"}, {"p", "auroc_holm_p"}};
-    t->title = arena_printf(&t->arena, "%s against %s: %s", r->fresh, r->base, verdict_name(r->verdict));
+    t->title = arena_printf(&t->arena, "%s against %s: %s%s", r->fresh, r->base, verdict_name(r->verdict),
+                            r->n_tasks && r->tasks[r->n_tasks - 1].identical ? " (identical records)" : "");
     table_column(t, "hold-out", "task", ALIGN_LEFT);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_column(t, heads[i][0], heads[i][1], i == 4 ? ALIGN_LEFT : ALIGN_RIGHT);

@@ -20,13 +20,14 @@ static void plan_json(const struct plan_result *r, struct text *out)
         const struct plan_task *t = &r->tasks[i];
         const struct { const char *key; double v; } figures[] = {
             {"auroc", t->auroc}, {"wrong_rate", t->wrong_rate}, {"correlation", t->correlation},
-            {"discordant", t->discordant}, {"ms", t->ms}, {"n_half_width", t->n_half_width},
+            {"discordant", t->discordant}, {"n_half_width", t->n_half_width},
             {"n_auroc_difference", t->n_auroc_difference}, {"n_accuracy_difference", t->n_accuracy}};
         json_open(&j, NULL, '{');
         json_text(&j, "task", t->task);
         json_integer(&j, "n", t->n);
         for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
             json_figure(&j, figures[k].key, isnan(figures[k].v) ? figure_undefined(why) : figure_of(figures[k].v));
+        json_figure(&j, "ms", t->ms > 0 ? figure_of(t->ms) : figure_undefined("no times are recorded; --ms says one"));
         json_close(&j, '}');
     }
     json_close(&j, ']');
@@ -81,7 +82,10 @@ void report_plan(const struct plan_result *r, enum report_format format, struct 
         count_cell(&t, p->n_half_width);
         count_cell(&t, p->n_auroc_difference);
         count_cell(&t, p->n_accuracy);
-        table_number(&t, p->ms, "1");
+        if (p->ms > 0)
+            table_number(&t, p->ms, "1");
+        else
+            table_cell(&t, "-", "");
         time_cell(&t, p->n_auroc_difference, p->ms);
     }
     text_puts(&t.notes, "interval: samples for an AUROC to within +- ");

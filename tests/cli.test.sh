@@ -15,12 +15,28 @@ example() { "$handoff" "$1" --help | sed -n '/^Example:/,$p' | sed "1d; s#/tmp/#
 for verb in $verbs; do
     [ $verb = bench ] || check "$verb: the example works as pasted" bash -c 'PATH=$1:$PATH; eval "$2"' _ "$scratch/bin" "$(example $verb)"
 done
+# Installed, from another folder, as "handoff" from PATH.
+make -s install BUILD="${BUILD:-build}" DESTDIR="$scratch/inst" PREFIX=/usr
+mkdir "$scratch/away"
+installed() (cd "$scratch/away" && PATH=$scratch/inst/usr/bin:$PATH && eval "$(handoff "$1" --help | sed '1,/^Example:/d')")
+for verb in run generate auroc grade; do check "$verb: the example works installed" installed $verb; done
+mkdir "$scratch/bare"; cp "$handoff" "$scratch/bare/"
+check "without the embedded hold-outs" fails 2 "name the source's datasets/mini with --data-root DIR" \
+    "$scratch/bare/handoff" run --model $mini/checkpoint --suite mini --out "$scratch/o"
+check "a suite that is not there" fails 3 "nope: no such file; mini, paper or a suite file" \
+    "$handoff" run --model $mini/checkpoint --suite nope --out "$scratch/o"
+check "an empty --out" fails 2 "^handoff: --out: DIR was expected, not an empty text" \
+    "$handoff" run --model $mini/checkpoint --suite mini --out ''
+check "commands in messages work as pasted" fails 2 "see \"$(realpath "$handoff") auroc --help\"" "$(realpath "$handoff")" auroc
+check "an empty prompt is one" "$handoff" generate --model $mini/checkpoint --prompt '' --max-tokens 1
+check "0 tokens are the default" bash -c 'a=$("$1" generate --model "$2/checkpoint" --prompt Hi --json --max-tokens 0) &&
+    [ "$a" = "$("$1" generate --model "$2/checkpoint" --prompt Hi --json)" ]' _ "$handoff" $mini
 check "help VERB is VERB --help" cmp <("$handoff" help run) <("$handoff" run --help)
 for what in --help --version "help run" "run --help" "selfcheck --model $mini/checkpoint" "report tests/data/records/bf16.jsonl --out $scratch/r"; do
     check "$what on a full disk" fails 4 "standard output cannot be written" bash -c '"$@" >/dev/full' _ "$handoff" $what
 done
-check "a range is named with its option" fails 2 "^handoff: --batch: a number from 1 to 1024 was expected, not 0$" \
-    "$handoff" run --model m --suite mini --out o --batch 0
+check "a range is named with its option" fails 2 "^handoff: --shots: a number from -1 to 1000 was expected, not -2$" \
+    "$handoff" run --model m --suite mini --out o --shots -2
 check "another BUILD is built although ./handoff is there" bash -c 'make -n BUILD="$1/other" handoff | grep -q other/engine/base.o' _ "$scratch"
 check "unknown verb" fails 2 "unknown verb" "$handoff" frobnicate
 check "no model" fails 3 "a checkpoint folder" "$handoff" generate --model "$scratch/none" --prompt x
@@ -77,6 +93,7 @@ check "no message" fails 3 "m.json: an array of at least one message" say '[]'
 check "a picture on the web" fails 3 "nothing is fetched" say '[{"role":"user","content":[{"type":"image","url":"http://x/y.png"}]}]'
 own() { printf '%s\n' "$1" >"$scratch/q.jsonl"; rm -rf "$scratch/q"; "$handoff" run --model $mini/checkpoint --data jsonl="$scratch/q.jsonl" --out "$scratch/q"; }
 check "own questions without a question" fails 3 "none of its rows can be used" own '{"id":"a","question":"","type":"text","answer":"x"}'
+cp "$scratch/q.jsonl" "$scratch/damaged.jsonl"
 check "a numeric answer that is no number" fails 3 "none of its rows can be used" own '{"id":"a","question":"q","type":"numeric","answer":"seven"}'
 own '{"id":"a","question":"q","type":"text","answer":"x"}
 {"id":"b","question":"r","type":"text","answer":"y"}' >"$scratch/check.out"
@@ -99,6 +116,44 @@ echo '{"id":"a","task":"librispeech","status":"ok","correct":false,"score":0.5,"
 check "status: rotations and word errors" bash -c '"$1" status "$2/sums" >"$2/s" &&
     grep -qE "^mmbench +5 +0 +0 +0\.8000  every answer of a group right 0\.6667 \(3 groups\)$" "$2/s" &&
     grep -qE "^librispeech +2 +0 +0 +0\.5000  WER 0\.1250$" "$2/s"' _ "$handoff" "$scratch"
+for range in "curve --call-price -1" "curve --points -1" "curve --remote-ms -1" "curve --local-price -2" "plan --ms -3" \
+    "generate --threshold 7" "report --threshold 2" "compare --threads -1" "auroc --threads -1"; do
+    set -- $range
+    case $1 in
+        curve) more="tests/data/records/bf16.jsonl --reference tests/data/records/reference.jsonl" ;;
+        plan) more= ;;
+        generate) more="--model $mini/checkpoint --prompt x" ;;
+        report) more="tests/data/records/bf16.jsonl --out $scratch/never" ;;
+        compare) more="tests/data/records/bf16.jsonl tests/data/records/q4.jsonl" ;;
+        auroc) more=tests/data/records/bf16.jsonl ;;
+    esac
+    # shellcheck disable=SC2086
+    check "$range" fails 2 "^handoff: $2: a number from 0 to" "$handoff" "$@" $more
+done
+cp tests/data/hidden.npy "$scratch/long.npy"; printf abc >>"$scratch/long.npy"
+check "bytes behind an array" fails 3 "long.npy: [0-9]* numbers are announced" "$handoff" probe --weights $mini/checkpoint --hidden "$scratch/long.npy"
+check "identical runs are ok" bash -c '"$1" compare tests/data/records/bf16.jsonl tests/data/records/bf16.jsonl >"$2/c" &&
+    grep -q "^bf16 against bf16: ok (identical records)$" "$2/c" && grep -q "^all .* +.000 *1  ok$" "$2/c" && "$1" compare tests/data/records/bf16.jsonl tests/data/records/bf16.jsonl --json |
+    grep -q "\"reason\":\"identical records\""' _ "$handoff" "$scratch"
+check "no time is no 0.0" bash -c '"$1" plan | grep -qE "^guess .* -  +-$"' _ "$handoff"
+check "one shard is said to be one" bash -c '"$1" auroc "$2/s2" 2>&1 | grep -q "shard 2 of 2"' _ "$handoff" "$scratch"
+check "inspect says what it takes" fails 3 "README.md: a file of tensors was expected: safetensors, GGUF or Cactus" "$handoff" inspect README.md
+check "a data set of damaged rows alone" fails 3 "none of its rows can be used" "$handoff" inspect --data jsonl="$scratch/damaged.jsonl"
+check "report's help has no formats" bash -c '! "$1" report --help | grep -q -e "--csv"' _ "$handoff"
+check "one token" bash -c '"$1" generate --model "$2/checkpoint" --prompt Hi --max-tokens 1 | grep -q "^1 token, "' _ "$handoff" $mini
+# A checkpoint whose template is a link to itself, or holds zeros: no falling back to another template.
+mkdir "$scratch/model"; for f in "$PWD"/$mini/checkpoint/*; do ln -s "$f" "$scratch/model/"; done
+rm "$scratch/model/chat_template.jinja"; ln -s chat_template.jinja "$scratch/model/chat_template.jinja"
+check "a template that is a link to itself" fails 3 "chat_template.jinja: cannot be opened" "$handoff" generate --model "$scratch/model" --prompt x
+rm "$scratch/model/chat_template.jinja"; printf 'a\0\0' >"$scratch/model/chat_template.jinja"
+check "a template with zeros" fails 3 "chat_template.jinja: byte 1: a text was expected, not NUL" "$handoff" generate --model "$scratch/model" --prompt x
+check "a media cache that is no folder" fails 3 "/dev/null: a folder for encoded media was expected" "$handoff" run \
+    --model $mini/checkpoint --suite mini --only docvqa --limit 2 --media-cache /dev/null --out "$scratch/c1"
+check "a media cache is made" bash -c '"$1" run --model "$2/checkpoint" --suite mini --only docvqa --limit 2 --media-cache "$3/new" --out "$3/c2" &&
+    [ "$(ls "$3/new" | wc -l)" -gt 0 ]' _ "$handoff" $mini "$scratch"
+for f in "$scratch"/new/*; do rm "$f"; mkdir "$f"; done
+check "what cannot be kept is said once" bash -c '"$1" run --model "$2/checkpoint" --suite mini --only docvqa --limit 2 --media-cache "$3/new" \
+    --out "$3/c3" 2>&1 >/dev/null | grep -c "soft: cannot be written.*the media cache" | grep -qx 1' _ "$handoff" $mini "$scratch"
 check "two runs are paired" bash -c '"$1" auroc tests/data/records/bf16.jsonl tests/data/records/q4.jsonl --csv |
     grep -qE "^q4,librispeech,60,0?\.036938"' _ "$handoff"
 finish

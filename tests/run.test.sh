@@ -58,12 +58,43 @@ sed -i '3s/"status":"[a-z]*"/"status":"error"/; 3s/"correct":[a-z]*/"correct":nu
 check "errors are retried when asked" run --retry-errors --out "$scratch/errors"
 check "and stand in their place" same_records "$scratch/whole" "$scratch/errors"
 
-check "another setting is refused" fails 2 "another tasks" "$handoff" run --model $mini/checkpoint --suite mini --only $text \
+check "another setting is refused" fails 2 "tasks\[mmlu\].max_tokens is [0-9]* in the one and 2 in the other" "$handoff" run --model $mini/checkpoint --suite mini --only $text \
     --limit 24 --max-tokens 2 --out "$scratch/whole"
-check "interruption exits with 4" bash -c '
-    "$1" run --model "$2/checkpoint" --suite mini --only $text --out "$3/int" >"$3/o" 2>"$3/e" & pid=$!
-    for i in $(seq 100); do [ -s "$3/int/records.jsonl" ] && break; sleep 0.05; done
-    kill -INT $pid; wait $pid; [ $? -eq 4 ] && grep -q "the same command goes on" "$3/e"' _ "$handoff" $mini "$scratch"
+for signal in INT TERM HUP; do
+    check "SIG$signal exits with 4" bash -c '
+    env --default-signal="$4" "$1" run --model "$2/checkpoint" --suite mini --only $text --out "$3/$4" >"$3/o" 2>"$3/e" & pid=$!
+    for i in $(seq 100); do [ -s "$3/$4/records.jsonl" ] && break; sleep 0.05; done
+    kill -$4 $pid; wait $pid; [ $? -eq 4 ] && grep -q "the same command goes on" "$3/e"' _ "$handoff" $mini "$scratch" $signal
+done
+arc() { "$handoff" run --model $mini/checkpoint --suite mini --only arc-easy "$@"; }
+check "traces cannot begin in the middle" fails 2 "trace is absent in the one and true in the other" \
+    "$handoff" run --model $mini/checkpoint --suite mini --only $text --limit 24 --trace --out "$scratch/whole"
+arc --out "$scratch/arc" >"$scratch/o"
+cp -r "$scratch/arc" "$scratch/stranger"
+sed -n '1s/"id":"[^"]*"/"id":"x"/p' "$scratch/arc/records.jsonl" >>"$scratch/stranger/records.jsonl"
+check "a record of another sample" fails 3 "records.jsonl:[0-9]*: the data have no sample x of arc-easy" arc --out "$scratch/stranger"
+check "is no fault with --limit" arc --limit 3 --out "$scratch/stranger"
+sed -i '2s/"confidence":[^,]*/"confidence":7/' "$scratch/stranger/records.jsonl"
+check "a confidence of 7" fails 3 'records.jsonl:2: "confidence"' arc --out "$scratch/stranger"
+truncate -s -9 "$scratch/arc/records.jsonl"
+sed -i 's/"complete":[ \t]*true/"complete":false/; s/"kernel":\([ \t]*\)"[a-z0-9]*"/"kernel":\1"abacus"/' "$scratch/arc/run.json"
+check "another kernel is said" bash -c '"$@" 2>&1 >/dev/null | grep -q "kernel abacus; the results"' _ \
+    "$handoff" run --model $mini/checkpoint --suite mini --only arc-easy --out "$scratch/arc"
+check "and stamped" bash -c 'tr -d " \t\n" <"$1" | grep -q "\"earlier_kernels\":\[\"abacus\"\]"' _ "$scratch/arc/run.json"
+for stamp in null '[]' 7; do
+    echo "$stamp" >"$scratch/arc/run.json"
+    for verb in status auroc inspect "merge --out $scratch/m" "calibrate" grade \
+        "export --to parquet --out $scratch/x.parquet"; do
+        # shellcheck disable=SC2086
+        check "$verb: a stamp of $stamp" fails 3 "run.json: an object was expected" "$handoff" $verb "$scratch/arc"
+    done
+done
+echo '{"id":"a","question":"","type":"text","answer":"x"}' >"$scratch/none.jsonl"
+check "nothing usable" fails 3 "none of its rows" "$handoff" run --model $mini/checkpoint --data jsonl="$scratch/none.jsonl" --out "$scratch/none"
+check "leaves no folder" test ! -e "$scratch/none"
+mkdir "$scratch/mine"
+"$handoff" run --model $mini/checkpoint --data jsonl="$scratch/none.jsonl" --out "$scratch/mine" >"$scratch/o" 2>&1
+check "but one that was there" test -d "$scratch/mine"
 "$handoff" run --model $mini/checkpoint --suite mini --only $text --limit 2 --out "$scratch/quiet" >"$scratch/o2" 2>"$scratch/e2"
 check "and nothing on stderr" test ! -s "$scratch/e2"
 check "dry run shows a prompt" bash -c '"$1" run --model "$2/checkpoint" --suite mini --only $text --dry-run | grep -q "<|turn>user"' \

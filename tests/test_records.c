@@ -100,7 +100,7 @@ static void bad_lines(void)
     refuses("{\"id\":\"1\",\"task\":\"t\",\"wer\":{\"edits\":1,\"words\":3}}\n{\"id\":\"2\",\"task\":\"t\",\"score\":0}\n",
             "x.jsonl:2: task \"t\" mixes");
     refuses("", "no records");
-    refuses("{\"id\":\"1\",\"task\":\"t\",\"status\":\"error\"}\n", "no records but with status \"error\"");
+    refuses("{\"id\":\"1\",\"task\":\"t\",\"status\":\"error\"}\n", "no record without status \"error\"");
 }
 
 static void left_out(void)
