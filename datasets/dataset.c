@@ -63,16 +63,24 @@ static int64_t published_rows(const struct dataset *d)
     return -1;
 }
 
+/* Whether the publisher counts rows that its own rules leave out differs from set to set: either count is whole. */
 static void note_count(struct dataset *d)
 {
     struct text *t = &d->notes;
-    int64_t rows = d->n_read + d->n_skipped, want = published_rows(d);
-    text_printf(t, "%lld sample%s%s", (long long)d->n_read, d->n_read == 1 ? "" : "s", d->ended ? "" : " so far");
-    if (d->ended && want >= 0 && rows == want)
+    int64_t want = published_rows(d), rows = d->ended ? d->n_read + d->n_skipped : d->n_rows;
+    int64_t most = rows + (d->ended ? d->n_ignored : 0);
+    bool known = d->ended || d->n_rows >= 0;
+    int64_t shown = d->ended || !known ? d->n_read : rows;
+    text_printf(t, "%lld %s%s", (long long)shown, d->ended ? "sample" : "row", shown == 1 ? "" : "s");
+    if (!known)
+        text_puts(t, " so far");
+    else if (want >= rows && want <= most)
         text_puts(t, ", the whole published split");
-    else if (d->ended && want >= 0)
+    else if (want >= 0)
         text_printf(t, "; the published %s split has %lld: %s", d->split, (long long)want,
                     rows < want ? "this is a part" : "this is more, perhaps another version");
+    if (!d->ended && known)
+        text_printf(t, "; %lld of them read", (long long)d->n_read);
     text_putc(t, '\n');
     if (d->n_repeated)
         text_printf(t, "repeated questions (same choices, same media): %lld\n", (long long)d->n_repeated);
@@ -220,7 +228,7 @@ static int open_on(struct dataset **out, struct archive *a, struct dataset *pare
     d->parent = parent;
     d->archive = a;
     d->format = format_find(spec->format ? spec->format : spec->task);
-    d->count = -1;
+    d->count = d->n_rows = -1;
     sha256_init(&d->sha);
     fill_defaults(d, spec);
     int rc = d->format->find(d, e);
@@ -498,7 +506,7 @@ static int64_t count_shards(struct dataset *d)
 int64_t dataset_count(struct dataset *d)
 {
     if (d->count < 0)
-        d->count = count_shards(d);
+        d->count = d->n_rows = count_shards(d);
     if (d->count >= 0)
         return d->count;
     struct dataset *twin;
@@ -511,11 +519,13 @@ int64_t dataset_count(struct dataset *d)
     while ((got = dataset_next(twin, &s, &e)) > 0)
         ;
     d->count = got < 0 ? -1 : twin->n_read;
+    d->n_rows = got < 0 ? -1 : twin->n_read + twin->n_skipped;
     dataset_close(twin);
     return d->count;
 }
 
 const struct task_spec *dataset_spec(const struct dataset *d) { return &d->spec; }
+int64_t dataset_read(const struct dataset *d) { return d->n_read; }
 int64_t dataset_skipped(const struct dataset *d) { return d->n_skipped; }
 
 void dataset_fingerprint(const struct dataset *d, char hex[65])

@@ -92,6 +92,7 @@ int64_t dataset_count(struct dataset *d);               /* samples in all, by a 
 const struct task_spec *dataset_spec(const struct dataset *d);
 /* Lines for people: what was found (form, split, rows against the published size), what was skipped and why. */
 const char *dataset_notes(const struct dataset *d);
+int64_t dataset_read(const struct dataset *d);          /* samples read so far */
 int64_t dataset_skipped(const struct dataset *d);       /* rows refused so far */
 /* SHA-256 over the normalised samples read so far. */
 void dataset_fingerprint(const struct dataset *d, char hex[65]);

@@ -86,7 +86,8 @@ struct dataset {
     void *state;                /* the format's own, freed by its close */
 
     struct id_set ids, contents;
-    int64_t n_read, n_skipped, n_ignored, n_repeated, count;
+    int64_t n_read, n_skipped, n_ignored, n_repeated;
+    int64_t count, n_rows;      /* of a quick pass: samples, and rows with damaged ones; -1: there was none */
     struct counter { char *key; int64_t n; } *counters;
     int n_counters;
     struct sha256 sha;

@@ -1,6 +1,7 @@
 /* cmd_run.c - the verb `run`. */
 #define _GNU_SOURCE
 #include "eval/cli.h"
+#include "eval/job.h"
 #include "eval/runner.h"
 #include "eval/stamp.h"
 #include "eval/summary.h"
@@ -146,8 +147,20 @@ static void close_all(struct opened *o)
     engine_close(o->m);
 }
 
-/* The first prompt of each task, as the model will see it. */
-static int dry_run(struct opened *o, struct err *e)
+/* The first prompt of a task, as the model will see it, and how many tokens it is, those of its media included. */
+static void show_prompt(struct opened *o, struct dataset *d, const struct sample *s, double max_audio, struct text *out)
+{
+    struct job *j = job_new(o->m, d, s, max_audio);
+    jobs_prepare(o->m, &j, 1);
+    if (j->err.code)
+        text_printf(out, "--- %s: %s\n", s->id, j->err.msg);
+    else
+        text_printf(out, "--- %s, %d token%s, at most %d generated\n%s\n", s->id, j->prompt.n,
+                    j->prompt.n == 1 ? "" : "s", dataset_spec(d)->max_tokens, j->rendered);
+    job_free(j);
+}
+
+static int dry_run(const struct run_args *a, struct opened *o, struct err *e)
 {
     struct text out = {0};
     int failed = 0;
@@ -155,28 +168,13 @@ static int dry_run(struct opened *o, struct err *e)
         struct sample s;
         struct dataset *d = o->datasets[i];
         int got = dataset_next(d, &s, e);
-        if (got < 0) {
-            failed = -1;
-            break;
-        }
+        dataset_count(d);
         text_printf(&out, "=== %s: %s\n%s", dataset_spec(d)->task, dataset_spec(d)->path, dataset_notes(d));
-        if (got == 0)
-            continue;
-        cJSON *messages = dataset_prompt(d, &s, e);
-        struct text rendered = {0};
-        struct ids ids = {0};
-        failed = messages ? chat_render(engine_chat_template(o->m), messages, true, false, &rendered, e) : -1;
-        if (!failed) {
-            tokenize(engine_tokenizer(o->m), rendered.data, rendered.len, &ids);
-            text_printf(&out, "--- %s, %d token%s%s, at most %d generated\n%s\n", s.id, ids.n,
-                        ids.n == 1 ? "" : "s", s.n_media ? " and what the media take" : "", dataset_spec(d)->max_tokens, rendered.data);
-        }
-        cJSON_Delete(messages);
-        text_free(&rendered);
-        ids_free(&ids);
+        if (got > 0)
+            show_prompt(o, d, &s, a->max_audio, &out);
+        failed = got < 0 ? -1 : cli_print(&out, e);
+        text_clear(&out);
     }
-    if (!failed)
-        failed = cli_print(&out, e);
     text_free(&out);
     return failed;
 }
@@ -264,7 +262,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
         prefix_remove_files(settings.prefixes);
     prefix_close(settings.prefixes);
     if (!failed) {
-        stamp_close(store_stamp(store), o->datasets, o->suite.n_tasks, !interrupted && !a->limit);
+        stamp_close(store_stamp(store), o->datasets, o->suite.n_tasks, !interrupted);
         failed = store_finish(store, !interrupted, all, e);
     }
     if (engine_cache_fault(o->m))
@@ -333,7 +331,7 @@ int cmd_run(int argc, char **argv)
         return cli_end(stop, &e);
     int failed = check_args(&a, &e) || open_tasks(&a, &o, &e) || open_model(&a, &o, &e);
     if (!failed)
-        failed = a.dry_run ? dry_run(&o, &e) : run(&a, &o, &e);
+        failed = a.dry_run ? dry_run(&a, &o, &e) : run(&a, &o, &e);
     close_all(&o);
     free(a.data.at);
     return failed ? cli_fail(&e) : EXIT_DONE;

@@ -123,7 +123,7 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     return stamp;
 }
 
-void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool all_read)
+void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool to_its_end)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(stamp, "data");
     cJSON *data = cJSON_AddArrayToObject(stamp, "data");
@@ -132,9 +132,10 @@ void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, boo
         const struct task_spec *spec = dataset_spec(datasets[i]);
         add_string(o, "task", spec->task);
         add_string(o, "path", spec->path);
-        if (all_read) {
+        if (to_its_end) {
             char hex[65];
             dataset_fingerprint(datasets[i], hex);
+            cJSON_AddNumberToObject(o, "samples", (double)dataset_read(datasets[i]));
             cJSON_AddStringToObject(o, "sha", hex);
         }
         cJSON_AddNumberToObject(o, "refused_rows", (double)dataset_skipped(datasets[i]));

@@ -22,7 +22,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
 cJSON *stamp_read(const char *dir, struct err *e);
 /* The first member in which two identities differ: "decode.sampling is 1 in the one and 2 in the other". */
 void stamp_difference(const cJSON *one, const cJSON *other, struct text *out);
-/* Adds what is known at the end: sizes and fingerprints of the data, times. */
-void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool all_read);
+/* Adds what is known at the end: notes and times and, if the run came to its end, how many samples of each set were read
+ * (all, or as many as --limit says) and the fingerprint of those. */
+void stamp_close(cJSON *stamp, struct dataset *const *datasets, int n_tasks, bool to_its_end);
 
 #endif

@@ -1,17 +1,15 @@
 /* summary.c - counts over records.jsonl. */
+#include "eval/groups.h"
 #include "eval/summary.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct group_row { char *group; bool correct; };
-
 struct task_sum {
     char *task;
     int64_t n, errors, unparsed, judged, right, edits, words, fractions;
     double score;
-    struct group_row *rows;     /* of samples that name a group */
-    size_t n_rows, cap_rows;
+    struct groups groups;
 };
 
 struct sums { struct task_sum *at; int n; };
@@ -46,33 +44,7 @@ static void count_record(struct task_sum *t, const cJSON *r)
         t->edits += (int64_t)edits->valuedouble;
         t->words += (int64_t)words->valuedouble;
     }
-    if (!group || !*group)
-        return;
-    if (t->n_rows == t->cap_rows) {
-        t->cap_rows = t->cap_rows * 2 + 64;
-        t->rows = mem_grow(t->rows, t->cap_rows, sizeof *t->rows);
-    }
-    t->rows[t->n_rows++] = (struct group_row){mem_strdup(group), cJSON_IsTrue(correct)};
-}
-
-static int by_group(const void *a, const void *b)
-{
-    return strcmp(((const struct group_row *)a)->group, ((const struct group_row *)b)->group);
-}
-
-/* Groups, and those with every answer right; groups of one sample each say nothing. */
-static bool count_groups(struct task_sum *t, int64_t *groups, int64_t *all_right)
-{
-    *groups = *all_right = 0;
-    qsort(t->rows, t->n_rows, sizeof *t->rows, by_group);
-    for (size_t i = 0, end; i < t->n_rows; i = end) {
-        bool right = true;
-        for (end = i; end < t->n_rows && strcmp(t->rows[end].group, t->rows[i].group) == 0; end++)
-            right &= t->rows[end].correct;
-        ++*groups;
-        *all_right += right;
-    }
-    return *groups > 0 && (size_t)*groups < t->n_rows;
+    groups_add(&t->groups, group, cJSON_IsTrue(correct));
 }
 
 static void put_task(struct text *out, struct task_sum *t)
@@ -88,7 +60,7 @@ static void put_task(struct text *out, struct task_sum *t)
         text_printf(out, "  WER %.4f", (double)t->edits / (double)t->words);
     else if (t->fractions)
         text_printf(out, "  score %.4f", t->score / (double)t->judged);
-    if (t->n_rows && !t->words && count_groups(t, &groups, &all_right))
+    if (!t->words && groups_count(&t->groups, &groups, &all_right))
         text_printf(out, "  every answer of a group right %.4f (%lld groups)", (double)all_right / (double)groups,
                     (long long)groups);
     text_putc(out, '\n');
@@ -130,9 +102,7 @@ int run_summary(const char *dir, struct text *out, struct err *e)
             put_task(out, &s.at[i]);
     }
     for (int i = 0; i < s.n; i++) {
-        for (size_t k = 0; k < s.at[i].n_rows; k++)
-            free(s.at[i].rows[k].group);
-        free(s.at[i].rows);
+        groups_free(&s.at[i].groups);
         free(s.at[i].task);
     }
     free(s.at);
