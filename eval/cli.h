@@ -57,6 +57,7 @@ char *cli_shipped(const char *name);
 /* The verbs. argv[0] is the verb's name; each returns an exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_chat(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);

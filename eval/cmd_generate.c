@@ -1,6 +1,7 @@
 /* cmd_generate.c - the verb `generate`: one answer with its confidence. */
 #define _GNU_SOURCE
 #include "eval/answer.h"
+#include "eval/answer_print.h"
 #include "eval/cli.h"
 #include "eval/conversation.h"
 #include "eval/grade.h"
@@ -71,43 +72,6 @@ static int make_prompt(const struct generate_args *a, struct engine *m, struct i
     return failed;
 }
 
-static void put_number(struct text *t, const char *key, double v)
-{
-    text_printf(t, "%s\"%s\":", t->data[t->len - 1] == '{' ? "" : ",", key);
-    json_put_double(t, v);
-}
-
-static void print_json(const struct answer *a, const struct text *output, struct text *t)
-{
-    text_puts(t, "{\"text\":");
-    json_put_string(t, output->data, output->len);
-    text_printf(t, ",\"prompt_tokens\":%d,\"tokens\":[", a->prompt_tokens);
-    for (int i = 0; i < a->tokens.n; i++)
-        text_printf(t, "%s%d", i ? "," : "", (int)a->tokens.id[i]);
-    text_printf(t, "],\"stop\":\"%s\"", answer_stop_name(a->stop));
-    put_number(t, "confidence", a->has_probe ? a->probe.confidence : NAN);
-    put_number(t, "p_wrong", a->has_probe ? a->probe.p_wrong : NAN);
-    put_number(t, "probe_logit", a->has_probe ? a->probe.logit : NAN);
-    if (!a->has_probe)
-        text_puts(t, ",\"why\":\"the checkpoint holds no probe\"");
-    text_puts(t, ",\"entropy\":{");
-    put_number(t, "mean", a->entropy.mean);
-    put_number(t, "max", a->entropy.max);
-    put_number(t, "first", a->entropy.first);
-    put_number(t, "sum", a->entropy.sum);
-    text_puts(t, ",\"steps\":[");
-    for (int i = 0; i < a->tokens.n; i++) {
-        text_puts(t, i ? "," : "");
-        json_put_double(t, a->steps[i].entropy);
-    }
-    text_puts(t, "]},\"logprobs\":[");
-    for (int i = 0; i < a->tokens.n; i++) {
-        text_puts(t, i ? "," : "");
-        json_put_double(t, a->steps[i].logprob);
-    }
-    text_puts(t, "]}\n");
-}
-
 static void print_text(const struct answer *a, const struct text *output, double threshold, struct text *t)
 {
     struct arena arena = {0};
@@ -139,12 +103,14 @@ static int answer_prompt(const struct generate_args *args, struct engine *m, con
         failed = -1;
     }
     if (!failed) {
-        text_puts(&output, "");
-        detokenize(engine_tokenizer(m), a.tokens.id, a.tokens.n - (a.stop == STOP_EOS), true, &output);
-        if (args->json)
-            print_json(&a, &output, &t);
-        else
+        answer_output(engine_tokenizer(m), &a, &output);
+        if (args->json) {
+            text_putc(&t, '{');
+            answer_put_json(&t, &a, &output);
+            text_puts(&t, "}\n");
+        } else {
             print_text(&a, &output, args->threshold, &t);
+        }
         failed = cli_print(&t, e);
     }
     answer_free(&a);

@@ -31,17 +31,16 @@ static int check_args(const struct serve_args *a, struct err *e)
 {
     if (!a->model)
         return err_set(e, EXIT_USAGE, "serve: --model is missing; see \"handoff serve --help\"");
-    if (a->port < 0 || a->port > 65535 || a->threads < 0 || a->threads > 1024 || a->batch < 1 || a->batch > 1024 ||
-        a->queue < 1 || a->queue > 100000 || a->context < 0 || a->context > 1 << 24 || a->max_tokens < 1 ||
-        a->max_tokens > 1 << 20 || a->max_media < 0 || a->max_media > 10000)
-        return err_set(e, EXIT_USAGE, "serve: --port, --threads, --batch, --queue, --context, --max-tokens or "
-                       "--max-media is out of range");
-    if (!(a->max_body_mb > 0) || a->max_body_mb > 4096 || a->max_audio < 0 || !(a->slow > 0) || a->slow > 1e6 ||
-        !(a->timeout > 0) || a->timeout > 1e6)
-        return err_set(e, EXIT_USAGE, "serve: --max-body, --max-audio, --slow or --timeout is out of range");
-    if (!isnan(a->threshold) && (a->threshold < 0 || a->threshold > 1))
-        return err_set(e, EXIT_USAGE, "serve: --threshold: a number from 0 to 1 was expected");
-    return 0;
+    return cli_range("--port", (double)a->port, 0, 65535, e) ||
+           cli_range("--threads", (double)a->threads, 0, 1024, e) ||
+           cli_range("--batch", (double)a->batch, 1, 1024, e) || cli_range("--queue", (double)a->queue, 1, 1e5, e) ||
+           cli_range("--context", (double)a->context, 2, 1 << 24, e) ||
+           cli_range("--max-tokens", (double)a->max_tokens, 1, 1 << 20, e) ||
+           cli_range("--max-media", (double)a->max_media, 0, 1e4, e) ||
+           cli_range("--max-body", a->max_body_mb, 0.001, 4096, e) ||
+           cli_range("--max-audio", a->max_audio, 0.001, 3600, e) || cli_range("--slow", a->slow, 0.1, 1e6, e) ||
+           cli_range("--timeout", a->timeout, 0.1, 1e6, e) ||
+           (!isnan(a->threshold) && cli_range("--threshold", a->threshold, 0, 1, e)) ? -1 : 0;
 }
 
 /* The last part of the path, which may end in slashes. */
@@ -119,7 +118,7 @@ static int open_and_serve(const struct serve_args *a, struct err *e)
         char *name = a->name ? mem_strdup(a->name) : name_of(a->model);
         struct serve_settings set = {
             .host = a->host, .model_name = name, .port = (int)a->port, .batch = (int)a->batch, .queue = (int)a->queue,
-            .context = context && context < positions ? context : positions, .max_body = max_body,
+            .context = context < positions ? context : positions, .max_body = max_body,
             .max_bodies = 8 * max_body, .max_audio_s = a->max_audio, .slow_s = a->slow, .timeout_s = a->timeout,
             .threshold = a->threshold, .trailer = a->trailer,
             .limits = {.max_tokens = (int)a->max_tokens, .max_media = (int)a->max_media}};
@@ -165,9 +164,9 @@ int cmd_serve(int argc, char **argv)
         "\"entropy\" beside the answer and in the last chunk; /v1/models, /health, /metrics. Greedy unless asked "
         "otherwise.\nCtrl-C ends it.",
         options,
-        "handoff serve --model datasets/mini/checkpoint --threshold 0.85 & sleep 1\n"
-        "  curl -s localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-        "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 3 + 4?\"}]}'"};
+        "handoff serve --model datasets/mini/checkpoint --threshold 0.85 --port 8080 &\n"
+        "  curl -s --retry 9 --retry-connrefused localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 3 + 4?\"}]}'; kill $!"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)

@@ -32,6 +32,15 @@ void conversation_add_bytes(struct conversation *c, enum media_kind kind, void *
     add_media(c, kind, &(struct mapped){.path = mem_strdup(name)}, bytes, n);
 }
 
+void conversation_drop_last(struct conversation *c)
+{
+    if (c->n_encoded == c->n_media)
+        media_tokens_free(&c->encoded[--c->n_encoded]);
+    c->n_media--;
+    map_close(&c->files[c->n_media]);
+    free(c->given[c->n_media]);
+}
+
 /* 1 and *kind if this part of a message's content is a picture or a sound. */
 static int media_kind_of(const cJSON *part, enum media_kind *kind)
 {

@@ -26,6 +26,8 @@ int conversation_make(struct conversation *c, const char *prompt, const char *co
 /* One more picture or sound: a file, or bytes (taken over) with a name for messages. */
 int conversation_add_file(struct conversation *c, enum media_kind kind, const char *path, struct err *e);
 void conversation_add_bytes(struct conversation *c, enum media_kind kind, void *bytes, size_t n, const char *name);
+/* Takes the latest of them out again. */
+void conversation_drop_last(struct conversation *c);
 void conversation_free(struct conversation *c);
 
 /* Uses at most so many seconds of each sound. */

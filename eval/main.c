@@ -10,6 +10,7 @@ static const struct verb {
 } verbs[] = {
     {"run", cmd_run, "run a checkpoint over hold-outs: one record per sample"},
     {"generate", cmd_generate, "one answer with its confidence"},
+    {"chat", cmd_chat, "a conversation that shows each answer's confidence"},
     {"serve", cmd_serve, "answers with their confidence for OpenAI-compatible clients"},
     {"inspect", cmd_inspect, "what a checkpoint, a data set or a run holds"},
     {"tokenize", cmd_tokenize, "text to token ids"},

@@ -11,7 +11,8 @@ for verb in $verbs; do
 done
 # Every example as pasted from the root, in the order of the verbs; what it writes goes to the scratch folder.
 mkdir "$scratch/bin"; ln -s "$(realpath "$handoff")" "$scratch/bin/handoff"
-example() { "$handoff" "$1" --help | sed -n '/^Example:/,$p' | sed "1d; s#/tmp/#$scratch/#g; s#demo-out/#$scratch/demo-out/#g"; }
+port=$((20000 + $$ % 20000))
+example() { "$handoff" "$1" --help | sed -n '/^Example:/,$p' | sed "1d; s#/tmp/#$scratch/#g; s#demo-out/#$scratch/demo-out/#g; s#8080#$port#g"; }
 for verb in $verbs; do
     [ $verb = bench ] || check "$verb: the example works as pasted" bash -c 'PATH=$1:$PATH; eval "$2"' _ "$scratch/bin" "$(example $verb)"
 done
