@@ -165,7 +165,8 @@ int cmd_serve(int argc, char **argv)
         "otherwise.\nCtrl-C ends it.",
         options,
         "handoff serve --model datasets/mini/checkpoint --threshold 0.85 --port 8080 &\n"
-        "  curl -s --retry 9 --retry-connrefused localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+        "  curl -s --retry 9 --retry-connrefused localhost:8080/v1/chat/completions \\\n"
+        "    -H 'Content-Type: application/json' \\\n"
         "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is 3 + 4?\"}]}'; kill $!"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);

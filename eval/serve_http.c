@@ -390,7 +390,6 @@ static struct MHD_Daemon *start_daemon(struct http_server *h, const struct addri
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)(set->queue + set->batch + SPARE_CONNECTIONS),
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)ceil(set->slow_s),
-                            MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
                             MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_END);
 }

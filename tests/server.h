@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -36,6 +37,7 @@ static struct server server_start(const char *const *options)
         return s;
     s.pid = fork();
     if (s.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);               /* a test that crashes leaves no server behind */
         dup2(out[1], 1);
         close(out[0]);
         close(out[1]);
