@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct quantize_format *const formats[] = {&quantize_gguf, &quantize_mlx};
+static const struct quantize_format *const formats[] = {&quantize_gguf, &quantize_mlx, &quantize_cq};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* ---- types ----------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* quantize.h - a checkpoint written again with other weights: GGUF files of the block-quantised types, folders in the
- * ways of MLX.
+ * ways of MLX and Cactus.
  *
  *     struct quantize_request q = {.in = "checkpoint/", .out = "model-Q4_K_M.gguf", .type = "Q4_K_M"};
  *     struct quantize_report r = {0};

@@ -29,13 +29,18 @@ static bool is_float_key(const char *key)
     return false;
 }
 
+void folder_put_number(struct text *t, const char *key, double v)
+{
+    json_put_double(t, v);
+    if (is_float_key(key) && v == floor(v) && fabs(v) < 1e15)
+        text_puts(t, ".0");
+}
+
 static void put_json(struct text *t, const cJSON *v, const char *key, int indent)
 {
     const bool array = cJSON_IsArray(v);
     if (cJSON_IsNumber(v)) {
-        json_put_double(t, v->valuedouble);
-        if (is_float_key(key) && v->valuedouble == floor(v->valuedouble) && fabs(v->valuedouble) < 1e15)
-            text_puts(t, ".0");
+        folder_put_number(t, key, v->valuedouble);
         return;
     }
     if (!array && !cJSON_IsObject(v)) {

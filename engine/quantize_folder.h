@@ -7,6 +7,8 @@
 
 /* Fails with 2 if the request asks for what only GGUF files have. */
 int folder_check_request(const struct quantize_job *job, struct err *e);
+/* Appends a number as the key's type wants it: "30.0" where Transformers reads a float. */
+void folder_put_number(struct text *t, const char *key, double v);
 /* JSON over several lines, as people read it. */
 int folder_json(const struct staging *s, const char *name, const cJSON *json, struct err *e);
 /* A file of the input's folder as it is; *copied says whether there was one. */

@@ -30,7 +30,7 @@ struct quantize_format {
     const struct quantize_type *types;
     int (*write)(struct quantize_job *job, struct err *e);
 };
-extern const struct quantize_format quantize_gguf, quantize_mlx;
+extern const struct quantize_format quantize_gguf, quantize_mlx, quantize_cq;
 
 /* Turns row `row` of x[columns] into the bytes of the output; false: it cannot be (said in messages as `why`). */
 struct row_coder {

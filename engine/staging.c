@@ -1,6 +1,6 @@
 /* staging.c - a temporary folder that is renamed at the end, or changes places with the one that it replaces. A full
- * disk shows in a write, or at the latest in fsync. */
-#define _GNU_SOURCE                     /* pwrite, opendir, renameat2 */
+ * disk shows in a write, or at the latest when all is synced. */
+#define _GNU_SOURCE                     /* pwrite, opendir, renameat2, syncfs */
 #include "engine/staging.h"
 
 #include <dirent.h>
@@ -50,10 +50,11 @@ int staging_open(struct staging *s, const char *path, bool replace, struct err *
 
 int staging_write(const struct staging *s, const char *name, const void *data, size_t n, struct err *e)
 {
-    char *path = path_join(s->temporary, name);
-    const int bad = file_write_atomic(path, data, n, e);
-    free(path);
-    return bad;
+    struct staged_file f;
+    if (staged_open(&f, s, name, e))
+        return -1;
+    const int bad = staged_put(&f, 0, data, n, e);
+    return staged_close(&f, bad ? NULL : e) || bad ? -1 : 0;
 }
 
 void staging_abandon(struct staging *s)
@@ -73,7 +74,7 @@ void staging_abandon(struct staging *s)
 int staging_finish(struct staging *s, struct err *e)
 {
     const int fd = open(s->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool ok = fd >= 0 && fsync(fd) == 0 &&
+    const bool ok = fd >= 0 && syncfs(fd) == 0 &&       /* hundreds of files: all at once */
                     renameat2(AT_FDCWD, s->temporary, AT_FDCWD, s->path, s->replace ? RENAME_EXCHANGE
                                                                                     : RENAME_NOREPLACE) == 0;
     if (!ok)
@@ -122,9 +123,7 @@ int staged_close(struct staged_file *f, struct err *e)
 {
     if (!f->path)
         return 0;
-    int bad = fsync(f->fd) ? err_machine(e, "%s: cannot be written", f->path) : 0;
-    if (close(f->fd) && !bad)
-        bad = err_machine(e, "%s: cannot be written", f->path);
+    const int bad = close(f->fd) ? err_machine(e, "%s: cannot be written", f->path) : 0;
     free(f->path);
     f->path = NULL;
     return bad;

@@ -22,6 +22,6 @@ void staging_abandon(struct staging *s);                /* removes what was writ
 struct staged_file { int fd; char *path; };
 int staged_open(struct staged_file *f, const struct staging *s, const char *name, struct err *e);
 int staged_put(const struct staged_file *f, uint64_t at, const void *data, size_t n, struct err *e);
-int staged_close(struct staged_file *f, struct err *e); /* syncs; harmless on a file that is not open (path NULL) */
+int staged_close(struct staged_file *f, struct err *e); /* harmless on a file that is not open (path NULL) */
 
 #endif
