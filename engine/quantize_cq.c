@@ -202,8 +202,8 @@ static int write_probe_file(struct output *o, const char *prefix, struct err *e)
         bad = put_probe_part(o, prefix, parts[i].rest, parts[i].n_dims, parts[i].rows, parts[i].columns, &out, e);
     const cJSON *layer = json_get(o->job->documents.config.json, "probe_layer");
     if (cJSON_IsNumber(layer))
-        text_printf(&json, "{\n  \"format\": \"cactus_handoff_probe_v10p6\",\n  \"layer\": %d,\n  \"feat_dim\": %lld,\n  "
-                    "\"t_h\": %lld\n}\n", layer->valueint, (long long)feat, (long long)t_h);
+        text_printf(&json, "{\n  \"format\": \"cactus_handoff_probe_v10p6\",\n  \"layer\": %d,\n"
+                    "  \"feat_dim\": %lld,\n  \"t_h\": %lld\n}\n", layer->valueint, (long long)feat, (long long)t_h);
     bad = bad || staging_write(&o->staging, "handoff_probe.bin", out.data, out.len, e) ||
           (json.len && staging_write(&o->staging, "handoff_probe.json", json.data, json.len, e));
     text_free(&out);
@@ -297,8 +297,8 @@ static int write_weights(struct output *o, int file, struct err *e)
             .file = file});
         if (it->why && has(it->why, "width") && strcmp(it->component, "language") == 0) {
             o->job->report->n_fallbacks++;
-            text_printf(&o->job->report->notes, "%s: rows of %lld are no whole groups of %d; it becomes FP16\n", it->file,
-                        (long long)it->t->dim[1], CQ_GROUP);
+            text_printf(&o->job->report->notes, "%s: rows of %lld are no whole groups of %d; it becomes FP16\n",
+                        it->file, (long long)it->t->dim[1], CQ_GROUP);
         }
     }
     return 0;
