@@ -5,23 +5,23 @@
 #include "eval/runner.h"
 #include "eval/stamp.h"
 #include "eval/summary.h"
+#include "eval/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct run_args {
-    const char *model, *mmproj, *probe, *suite, *only, *data_root, *out, *ids, *shard, *kernel, *media_cache;
-    struct strings data;
-    int64_t limit, shots, threads, batch, max_tokens, image_tokens, probe_layer;
+    struct task_args tasks;
+    const char *model, *mmproj, *probe, *out, *kernel, *media_cache;
+    int64_t threads, batch, image_tokens, probe_layer;
     double max_audio;
     bool dry_run, trace, retry_errors, no_prefix_cache;
 };
 
 struct opened {
-    struct suite suite;
+    struct tasks tasks;
     struct engine *m;
     struct probe *probe;
-    struct dataset **datasets;
 };
 
 static volatile sig_atomic_t stop_asked;
@@ -43,86 +43,15 @@ static void catch_signals(void)
         sigaction(SIGHUP, &a, NULL);
 }
 
-static int read_shard(const char *text, int *shard, int *n, struct err *e)
-{
-    char rest;
-    *shard = *n = 1;
-    if (text && (sscanf(text, "%d/%d%c", shard, n, &rest) != 2 || *n < 1 || *shard < 1 || *shard > *n))
-        return err_set(e, EXIT_USAGE, "--shard: I/N with 1 <= I <= N was expected, not \"%s\"", text);
-    return 0;
-}
-
 static int check_args(const struct run_args *a, struct err *e)
 {
     if (!a->model)
         return err_set(e, EXIT_USAGE, "run: --model is missing; see \"handoff run --help\"");
-    if (!a->suite && !a->data.n)
-        return err_set(e, EXIT_USAGE, "run: --suite or --data TASK=PATH is missing; see \"handoff run --help\"");
     if (!a->out && !a->dry_run)
         return err_set(e, EXIT_USAGE, "run: --out DIR is missing (or --dry-run)");
-    return cli_range("--limit", (double)a->limit, 0, 1e15, e) ||
-           cli_range("--threads", (double)a->threads, 0, 1024, e) ||
-           cli_range("--batch", (double)a->batch, 0, 1024, e) ||
-           cli_range("--max-tokens", (double)a->max_tokens, 0, 1 << 20, e) ||
-           cli_range("--shots", (double)a->shots, -1, 1000, e) || cli_range("--max-audio", a->max_audio, 0, 1e9, e) ?
+    return task_args_check(&a->tasks, e) || cli_range("--threads", (double)a->threads, 0, 1024, e) ||
+           cli_range("--batch", (double)a->batch, 0, 1024, e) || cli_range("--max-audio", a->max_audio, 0, 1e9, e) ?
            -1 : 0;
-}
-
-/* Keeps the tasks that --only names, in the order of the suite. */
-static int select_tasks(struct suite *s, const char *only, struct err *e)
-{
-    for (const char *at = only; *at;) {
-        size_t len = strcspn(at, ",");
-        bool found = false;
-        for (int i = 0; i < s->n_tasks; i++)
-            found |= strlen(s->tasks[i].task) == len && memcmp(s->tasks[i].task, at, len) == 0;
-        if (!found)
-            return err_set(e, EXIT_USAGE, "--only: the suite has no task \"%.*s\"", (int)len, at);
-        at += len + (at[len] == ',');
-    }
-    int kept = 0;
-    for (int i = 0; i < s->n_tasks; i++) {
-        const char *name = s->tasks[i].task, *at = only;
-        size_t len = strlen(name);
-        while ((at = strstr(at, name)) && !((at == only || at[-1] == ',') && (at[len] == ',' || !at[len])))
-            at += len;
-        if (at)
-            s->tasks[kept++] = s->tasks[i];
-    }
-    s->n_tasks = kept;
-    return 0;
-}
-
-static int open_tasks(const struct run_args *a, struct opened *o, struct err *e)
-{
-    if (a->suite) {
-        const bool mini = !a->data_root && strcmp(a->suite, "mini") == 0;
-        char *shipped = mini ? cli_shipped("datasets/mini") : NULL;
-        const char *root = a->data_root ? a->data_root : shipped;
-        if (mini && !shipped)
-            return err_set(e, EXIT_USAGE, "--suite mini: the embedded hold-outs do not lie beside this program; name "
-                           "the source's datasets/mini with --data-root DIR, or install with \"make install\"");
-        int failed = suite_open(&o->suite, a->suite, root, e);
-        free(shipped);
-        if (!failed && o->suite.missing.len)
-            fputs(o->suite.missing.data, stderr);
-        if (failed || (a->only && select_tasks(&o->suite, a->only, e)))
-            return -1;
-    }
-    for (int i = 0; i < a->data.n; i++)
-        if (suite_add(&o->suite, a->data.at[i], e))
-            return -1;
-    o->datasets = NEW(struct dataset *, o->suite.n_tasks);
-    for (int i = 0; i < o->suite.n_tasks; i++) {
-        struct task_spec *t = &o->suite.tasks[i];
-        if (a->shots >= 0)
-            t->shots = (int)a->shots;
-        if (a->max_tokens)
-            t->max_tokens = (int)a->max_tokens;
-        if (dataset_open(&o->datasets[i], t, e))
-            return -1;
-    }
-    return 0;
 }
 
 static int open_model(const struct run_args *a, struct opened *o, struct err *e)
@@ -139,10 +68,7 @@ static int open_model(const struct run_args *a, struct opened *o, struct err *e)
 
 static void close_all(struct opened *o)
 {
-    for (int i = 0; o->datasets && i < o->suite.n_tasks; i++)
-        dataset_close(o->datasets[i]);
-    free(o->datasets);
-    suite_close(&o->suite);
+    tasks_close(&o->tasks);
     probe_close(o->probe);
     engine_close(o->m);
 }
@@ -164,9 +90,9 @@ static int dry_run(const struct run_args *a, struct opened *o, struct err *e)
 {
     struct text out = {0};
     int failed = 0;
-    for (int i = 0; i < o->suite.n_tasks && !failed; i++) {
+    for (int i = 0; i < o->tasks.suite.n_tasks && !failed; i++) {
         struct sample s;
-        struct dataset *d = o->datasets[i];
+        struct dataset *d = o->tasks.datasets[i];
         int got = dataset_next(d, &s, e);
         dataset_count(d);
         text_printf(&out, "=== %s: %s\n%s", dataset_spec(d)->task, dataset_spec(d)->path, dataset_notes(d));
@@ -176,22 +102,6 @@ static int dry_run(const struct run_args *a, struct opened *o, struct err *e)
         text_clear(&out);
     }
     text_free(&out);
-    return failed;
-}
-
-/* What was found and what was refused; a data set of which nothing was usable is an error. */
-static int print_notes(const struct opened *o, struct err *e)
-{
-    struct text t = {0};
-    for (int i = 0; i < o->suite.n_tasks; i++)
-        text_puts(&t, dataset_notes(o->datasets[i]));
-    int failed = cli_print(&t, e);
-    text_free(&t);
-    for (int i = 0; i < o->suite.n_tasks && !failed; i++)
-        if (dataset_skipped(o->datasets[i]) > 0 && dataset_count(o->datasets[i]) == 0)
-            failed = err_input(e, "%s: none of its rows can be used (\"handoff inspect --data %s=%s\" says why)",
-                               dataset_spec(o->datasets[i])->path, dataset_spec(o->datasets[i])->task,
-                               dataset_spec(o->datasets[i])->path);
     return failed;
 }
 
@@ -228,10 +138,9 @@ static void stamp_prefixes(cJSON *stamp, const struct prefix_store *p)
 
 static int run(const struct run_args *a, struct opened *o, struct err *e)
 {
-    struct run_settings settings = {.limit = a->limit, .ids_file = a->ids, .batch = (int)a->batch, .trace = a->trace,
-                                    .max_audio_s = a->max_audio};
-    if (read_shard(a->shard, &settings.shard, &settings.n_shards, e))
-        return -1;
+    struct run_settings settings = {.limit = a->tasks.limit, .ids_file = a->tasks.ids, .batch = (int)a->batch,
+                                    .trace = a->trace, .max_audio_s = a->max_audio, .shard = o->tasks.shard,
+                                    .n_shards = o->tasks.n_shards};
     struct stamp_settings stamped = {.shard = settings.shard, .n_shards = settings.n_shards,
                                      .has_probe = o->probe != NULL,
                                      .image_tokens = (int)a->image_tokens, .max_audio_s = a->max_audio,
@@ -239,17 +148,17 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
                                      .probe_layer = o->probe ? probe_layer(o->probe) : 0};
     if (a->probe)
         probe_fingerprint(o->probe, stamped.probe_sha);
-    cJSON *stamp = stamp_new(o->m, o->datasets, o->suite.n_tasks, &stamped);
+    cJSON *stamp = stamp_new(o->m, o->tasks.datasets, o->tasks.suite.n_tasks, &stamped);
     struct store *store;
     if (store_open(&store, a->out, stamp, a->retry_errors, e))
         return -1;
     catch_signals();
-    bool interrupted = false, all = !a->limit && !a->ids;
+    bool interrupted = false, all = !a->tasks.limit && !a->tasks.ids;
     const int64_t before = store_count(store);
     int batch = 0;
     if (!a->no_prefix_cache)
         settings.prefixes = open_prefixes(a, o->m, stamp);
-    int failed = run_tasks(o->m, o->probe, o->datasets, o->suite.n_tasks, &settings, store, &stop_asked,
+    int failed = run_tasks(o->m, o->probe, o->tasks.datasets, o->tasks.suite.n_tasks, &settings, store, &stop_asked,
                            &interrupted, &batch, e);
     int64_t n = store_count(store);
     if (!failed && batch) {
@@ -262,7 +171,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
         prefix_remove_files(settings.prefixes);
     prefix_close(settings.prefixes);
     if (!failed) {
-        stamp_close(store_stamp(store), o->datasets, o->suite.n_tasks, !interrupted);
+        stamp_close(store_stamp(store), o->tasks.datasets, o->tasks.suite.n_tasks, !interrupted);
         failed = store_finish(store, !interrupted, all, e);
     }
     if (engine_cache_fault(o->m))
@@ -275,7 +184,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
         failed = err_set(e, EXIT_MACHINE, "interrupted with %lld record%s in %s; the same command goes on from there",
                          (long long)n, n == 1 ? "" : "s", a->out);
     else if (!failed)
-        failed = print_notes(o, e);
+        failed = tasks_print_notes(&o->tasks, e);
     if (failed)
         store_abandon(store);
     else
@@ -292,22 +201,14 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
 
 int cmd_run(int argc, char **argv)
 {
-    struct run_args a = {.shots = -1, .probe_layer = -1};
+    struct run_args a = {.tasks.shots = -1, .probe_layer = -1};
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
         {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
-        {"--suite", OPT_STRING, &a.suite, "S", "mini, paper, or a suite file"},
-        {"--only", OPT_STRING, &a.only, "T,T,...", "only these tasks of the suite"},
-        {"--data-root", OPT_STRING, &a.data_root, "DIR", "where the suite's paths begin"},
-        {"--data", OPT_STRINGS, &a.data, "TASK=PATH", "one more hold-out (may be repeated)"},
+        TASK_OPTIONS(a.tasks),
         {"--out", OPT_STRING, &a.out, "DIR", "run directory; an unfinished run there goes on"},
-        {"--limit", OPT_INT, &a.limit, "N", "first N samples of each task (0: all)"},
-        {"--ids", OPT_STRING, &a.ids, "FILE", "only these samples: one id per line, or TASK<TAB>id"},
-        {"--shard", OPT_STRING, &a.shard, "I/N", "this process takes every N-th sample; see \"handoff merge\""},
-        {"--shots", OPT_INT, &a.shots, "N", "few-shot examples (default: as the task has it)"},
-        {"--max-tokens", OPT_INT, &a.max_tokens, "N", "limit of generated tokens (0: as the task has it)"},
         {"--batch", OPT_INT, &a.batch, "N", "samples in flight (measured); never changes a result"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
         {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
@@ -329,10 +230,10 @@ int cmd_run(int argc, char **argv)
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)
         return cli_end(stop, &e);
-    int failed = check_args(&a, &e) || open_tasks(&a, &o, &e) || open_model(&a, &o, &e);
+    int failed = check_args(&a, &e) || tasks_open(&o.tasks, &a.tasks, &e) || open_model(&a, &o, &e);
     if (!failed)
         failed = a.dry_run ? dry_run(&a, &o, &e) : run(&a, &o, &e);
     close_all(&o);
-    free(a.data.at);
+    free(a.tasks.data.at);
     return failed ? cli_fail(&e) : EXIT_DONE;
 }

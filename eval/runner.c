@@ -9,6 +9,7 @@
 #include "eval/runner.h"
 #include "eval/job.h"
 #include "eval/progress.h"
+#include "eval/tasks.h"
 #include "eval/tune.h"
 
 #include <stdio.h>
@@ -22,13 +23,9 @@ enum {
     AHEAD_SOFT = 32 << 20       /* and bytes of their soft tokens */
 };
 
-struct id_filter { struct text content; const char **line; size_t n; };
-
 struct runner {
     struct engine *m;
-    struct dataset *const *datasets;
-    int n_tasks, task;          /* the task being read */
-    int64_t index;              /* running number within it */
+    struct selection selection;
     const struct run_settings *settings;
     struct store *store;
     const struct probe *probe;
@@ -38,73 +35,18 @@ struct runner {
     int n_listed, n_unstarted;
     size_t soft_bytes;          /* of jobs not started */
     bool all_read;
-    struct id_filter ids;
     struct progress progress;
 };
 
-/* ---- which samples --------------------------------------------------------------------------------------------- */
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int read_ids(struct id_filter *f, const char *path, struct err *e)
-{
-    if (file_read(path, (size_t)256 << 20, &f->content, e))
-        return -1;
-    char *at = f->content.data ? f->content.data : NULL;
-    while (at && *at) {
-        char *end = at + strcspn(at, "\r\n");
-        bool more = *end != '\0';
-        *end = '\0';
-        if (*at) {
-            f->line = mem_grow(f->line, f->n + 1, sizeof *f->line);
-            f->line[f->n++] = at;
-        }
-        at = more ? end + 1 : end;
-    }
-    if (f->n == 0)
-        return err_input(e, "%s: no sample id; one id per line was expected", path);
-    qsort(f->line, f->n, sizeof *f->line, by_text);
-    return 0;
-}
-
-static bool wanted_id(const struct id_filter *f, const char *task, const char *id)
-{
-    if (!f->line)
-        return true;
-    struct text both = {0};
-    text_printf(&both, "%s\t%s", task, id);
-    const char *key = both.data;
-    bool found = bsearch(&id, f->line, f->n, sizeof *f->line, by_text) ||
-                 bsearch(&key, f->line, f->n, sizeof *f->line, by_text);
-    text_free(&both);
-    return found;
-}
-
-/* The next sample that belongs to this shard and is not done yet, as a job: 1, 0 at the end, -1 on failure. */
+/* The next sample that is not done yet, as a job: 1, 0 at the end, -1 on failure. */
 static int next_job(struct runner *r, struct job **out, struct err *e)
 {
-    const struct run_settings *set = r->settings;
+    struct dataset *d;
     struct sample s;
-    while (r->task < r->n_tasks) {
-        struct dataset *d = r->datasets[r->task];
-        const char *task = dataset_spec(d)->task;
-        int got = set->limit && r->index >= set->limit ? 0 : dataset_next(d, &s, e);
-        if (got < 0)
-            return -1;
-        if (got == 0) {
-            r->task++;
-            r->index = 0;
-            continue;
-        }
-        if (!wanted_id(&r->ids, task, s.id))
-            continue;
-        if (r->index++ % set->n_shards != set->shard - 1)
-            continue;
-        struct job *j = job_new(r->m, d, &s, set->max_audio_s);
-        int done = store_expect(r->store, task, j->sample.id, j->prompt_sha[0] ? j->prompt_sha : NULL, e);
+    int got;
+    while ((got = selection_next(&r->selection, &d, &s, e)) > 0) {
+        struct job *j = job_new(r->m, d, &s, r->settings->max_audio_s);
+        int done = store_expect(r->store, j->spec->task, j->sample.id, j->prompt_sha[0] ? j->prompt_sha : NULL, e);
         if (done == 0) {
             *out = j;
             return 1;
@@ -114,7 +56,7 @@ static int next_job(struct runner *r, struct job **out, struct err *e)
             return -1;
         r->progress.before++;
     }
-    return 0;
+    return got;
 }
 
 /* ---- the list of jobs ------------------------------------------------------------------------------------------ */
@@ -273,20 +215,6 @@ static int write_finished(struct runner *r, struct err *e)
 
 /* ---- the run --------------------------------------------------------------------------------------------------- */
 
-static int64_t count_samples(const struct runner *r)
-{
-    int64_t total = 0;
-    for (int i = 0; i < r->n_tasks; i++) {
-        int64_t n = dataset_count(r->datasets[i]);
-        if (n < 0 && !r->settings->limit)
-            return -1;
-        if (r->settings->limit && (n < 0 || n > r->settings->limit))
-            n = r->settings->limit;
-        total += (n + r->settings->n_shards - r->settings->shard) / r->settings->n_shards;
-    }
-    return r->ids.line ? -1 : total;
-}
-
 static int run_loop(struct runner *r, const volatile sig_atomic_t *stop, bool *interrupted, struct err *e)
 {
     for (;;) {
@@ -310,13 +238,13 @@ int run_tasks(struct engine *m, const struct probe *p, struct dataset *const *da
               const struct run_settings *settings, struct store *store, const volatile sig_atomic_t *stop,
               bool *interrupted, int *batch, struct err *e)
 {
-    struct runner r = {.m = m, .probe = p, .datasets = datasets, .n_tasks = n_tasks, .settings = settings,
-                       .batch = settings->batch, .store = store};
-    if (settings->ids_file && read_ids(&r.ids, settings->ids_file, e)) {
-        text_free(&r.ids.content);
+    struct runner r = {.m = m, .probe = p, .settings = settings, .batch = settings->batch, .store = store};
+    if (selection_open(&r.selection, datasets, n_tasks, settings->limit, settings->ids_file, settings->shard,
+                       settings->n_shards, e)) {
+        selection_close(&r.selection);
         return -1;
     }
-    progress_start(&r.progress, count_samples(&r));
+    progress_start(&r.progress, selection_count(&r.selection));
     int failed = run_loop(&r, stop, interrupted, e);
     progress_clear(&r.progress);
     *batch = r.batcher ? r.batch : 0;
@@ -326,7 +254,6 @@ int run_tasks(struct engine *m, const struct probe *p, struct dataset *const *da
         job_free(r.first);
         r.first = next;
     }
-    free(r.ids.line);
-    text_free(&r.ids.content);
+    selection_close(&r.selection);
     return failed;
 }
