@@ -84,6 +84,10 @@ static void note_count(struct dataset *d)
     text_putc(t, '\n');
     if (d->n_repeated)
         text_printf(t, "repeated questions (same choices, same media): %lld\n", (long long)d->n_repeated);
+    if (d->n_elsewhere)
+        text_printf(t, "questions that another split of the set holds too: %lld\n", (long long)d->n_elsewhere);
+    if (d->spec.contaminated)
+        text_printf(t, "questions on the list %s: %lld\n", d->spec.contaminated, (long long)d->n_listed);
 }
 
 const char *dataset_notes(const struct dataset *const_d)
@@ -112,41 +116,6 @@ const char *dataset_notes(const struct dataset *const_d)
 }
 
 /* ---- small sets -------------------------------------------------------------------------------------------------- */
-
-static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 1099511628211u;        /* FNV-1a */
-    return h;
-}
-
-static uint64_t hash_text(uint64_t h, const char *s)
-{
-    return hash_bytes(h, s ? s : "", s ? strlen(s) + 1 : 1);
-}
-
-/* Adds a hash; false if it was there. */
-static bool id_set_add(struct id_set *set, uint64_t h)
-{
-    h += h == 0;
-    if (set->n * 2 >= set->cap) {
-        struct id_set bigger = {.cap = set->cap ? set->cap * 2 : 1024};
-        bigger.slots = NEW(uint64_t, bigger.cap);
-        for (size_t i = 0; i < set->cap; i++)
-            if (set->slots[i])
-                id_set_add(&bigger, set->slots[i]);
-        free(set->slots);
-        *set = bigger;
-    }
-    size_t i = (size_t)(h * 0x9e3779b97f4a7c15u) & (set->cap - 1);
-    for (; set->slots[i]; i = (i + 1) & (set->cap - 1))
-        if (set->slots[i] == h)
-            return false;
-    set->slots[i] = h;
-    set->n++;
-    return true;
-}
 
 int64_t count_up(struct dataset *d, const char *key)
 {
@@ -177,6 +146,7 @@ static void fill_defaults(struct dataset *d, const struct task_spec *spec)
     t->max_tokens = spec->max_tokens > 0 ? spec->max_tokens : f->max_tokens;
     t->grader = KEEP(spec->grader ? spec->grader : f->grader);
     t->extract = KEEP(spec->extract ? spec->extract : f->extract);
+    t->contaminated = KEEP(spec->contaminated);
     t->normalizer = KEEP(spec->normalizer ? spec->normalizer : f->normalizer);
 #undef KEEP
 }
@@ -290,7 +260,7 @@ int dataset_open(struct dataset **out, const struct task_spec *spec, struct err 
     }
     if (open_path(out, spec, e))
         return -1;
-    if (dataset_prepare_prompts(*out, e)) {
+    if (dataset_prepare_prompts(*out, e) || duplicates_prepare(*out, e)) {
         dataset_close(*out);
         *out = NULL;
         return -1;
@@ -337,7 +307,7 @@ void dataset_close(struct dataset *d)
     free(d->media_name);
     free(d->media_blobs);
     free(d->ids.slots);
-    free(d->contents.slots);
+    duplicates_close(d);
     free(d->sources);
     text_free(&d->found);
     text_free(&d->warnings);
@@ -354,16 +324,13 @@ void dataset_close(struct dataset *d)
 
 /* ---- iteration --------------------------------------------------------------------------------------------------- */
 
-static void absorb(struct dataset *d, const struct sample *s)
+static void absorb(struct dataset *d, struct sample *s)
 {
-    uint64_t content = 14695981039346656037u;
+    uint64_t content = hash_question(s);
     struct text t = {0};
     text_printf(&t, "%s%c%s%c%s%c", s->id, 0, s->split, 0, s->question ? s->question : "", 0);
-    content = hash_text(content, s->question);
-    for (int i = 0; i < s->n_choices; i++) {
+    for (int i = 0; i < s->n_choices; i++)
         text_printf(&t, "%s%c%s%c", s->labels[i], 0, s->choices[i], 0);
-        content = hash_text(content, s->choices[i]);
-    }
     for (int i = 0; i < s->n_answers; i++)
         text_printf(&t, "%s%c", s->answers[i], 0);
     sha256_update(&d->sha, t.data, t.len);
@@ -385,7 +352,7 @@ static void absorb(struct dataset *d, const struct sample *s)
         sha256_update(&d->sha, t.data, t.len + 1);
     }
     text_free(&t);
-    d->n_repeated += !id_set_add(&d->contents, content);
+    duplicates_mark(d, s, content);
 }
 
 static int skip_row(struct dataset *d, const struct err *why, struct err *e)
@@ -450,7 +417,7 @@ static enum row_result next_sample(struct dataset *d, struct sample *s, struct e
     s->meta = d->meta;
     if (d->split && *s->split && strcmp(s->split, d->split) != 0)
         return ROW_IGNORED;
-    if (!id_set_add(&d->ids, hash_text(hash_text(14695981039346656037u, s->split), s->id)))
+    if (known_add(&d->ids, hash_text(hash_text(0, s->split), s->id), ""))
         return refuse(d, e, "E_DUPLICATE", "the id \"%s\" occurred before", s->id);
     return ROW_OK;
 }

@@ -46,6 +46,9 @@ struct sample {
                                    answers otherwise; empty: hidden */
     int n_media;
     struct sample_media *media;
+    const char *repeats;        /* id of an earlier sample with the same question, choices and media; NULL */
+    const char *contaminated;   /* "list": the list of contaminated questions names it; else the other split that holds
+                                   the same question; NULL */
     const cJSON *meta;          /* further fields of that set, may be NULL */
     /* Own questions may differ from row to row; NULL: as the task has it. */
     const char *grader, *prompt;
@@ -65,6 +68,7 @@ struct task_spec {
     const char *grader;         /* choice, number, text, relaxed, anls, speech, mmlu-pro, mmbench, mmau */
     const char *extract;        /* variant of the grader */
     const char *normalizer;     /* speech: whisper, open-asr, gigaspeech, none */
+    const char *contaminated;   /* file that lists contaminated questions: a line each, ids or questions */
     const char *source;         /* where one gets the data, for the message when it is not there */
 };
 

@@ -55,7 +55,9 @@ int dataset_reopen(struct dataset **out, struct dataset *d, const char *split, s
 /* Settles template and number of examples of a freshly opened set, and reads the examples. */
 int dataset_prepare_prompts(struct dataset *d, struct err *e);
 
-struct id_set { uint64_t *slots; size_t n, cap; };
+/* Hashes of what was seen, each with a word about it ("" if there is nothing to say). */
+struct known_slot { uint64_t hash; const char *what; };
+struct known { struct known_slot *slots; size_t n, cap; };
 struct example { char *subject, *question, *answer; };  /* rendered */
 
 struct dataset {
@@ -85,8 +87,9 @@ struct dataset {
     int n_media_blobs, cap_media_blobs;
     void *state;                /* the format's own, freed by its close */
 
-    struct id_set ids, contents;
-    int64_t n_read, n_skipped, n_ignored, n_repeated;
+    struct known ids, contents;         /* of this split: ids; contents, with the id */
+    struct known listed, elsewhere;     /* contaminated: by the list; by the set's other splits, with the split */
+    int64_t n_read, n_skipped, n_ignored, n_repeated, n_listed, n_elsewhere;
     int64_t count, n_rows;      /* of a quick pass: samples, and rows with damaged ones; -1: there was none */
     struct counter { char *key; int64_t n; } *counters;
     int n_counters;
@@ -100,6 +103,20 @@ struct dataset {
     struct example *examples;
     int n_examples;
 };
+
+/* ---- duplicates.c ------------------------------------------------------------------------------------------------ */
+
+uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n);
+uint64_t hash_text(uint64_t h, const char *s);
+uint64_t hash_question(const struct sample *s);         /* the question with its choices */
+/* What was known of this hash, NULL if it was new and is now known. */
+const char *known_add(struct known *k, uint64_t h, const char *what);
+const char *known_find(const struct known *k, uint64_t h);
+/* Reads the list of contaminated questions and what other splits hold. */
+int duplicates_prepare(struct dataset *d, struct err *e);
+/* Sets s->repeats and s->contaminated. content: hash of the question with its choices and media. */
+void duplicates_mark(struct dataset *d, struct sample *s, uint64_t content);
+void duplicates_close(struct dataset *d);
 
 /* ---- for find() -------------------------------------------------------------------------------------------------- */
 

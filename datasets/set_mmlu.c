@@ -12,6 +12,22 @@ static const char *subject_of(struct dataset *d, const char *name, const char *s
            arena_strndup(&d->arena, base, strlen(base) - strlen(tail)) : NULL;
 }
 
+/* The publisher's list names web pages, not questions: it cannot be applied to a sample. */
+static void note_pages(struct dataset *d, const struct member *m)
+{
+    struct rows *rows;
+    struct row row;
+    struct err quiet = {0};
+    int64_t n = 0;
+    if (rows_open(&rows, d->archive, m, ROWS_LINES, NULL, &quiet))
+        return;
+    while (rows_next(rows, &row, &quiet) == ROW_OK)
+        n++;
+    rows_close(rows);
+    dataset_warn(d, "%s names %lld web pages that may hold questions and answers, but not which questions: none is "
+                 "marked for it", m->name, (long long)n);
+}
+
 static void find_csv(struct dataset *d)
 {
     static const char *const splits[] = {"dev", "val", "test"};
@@ -27,8 +43,7 @@ static void find_csv(struct dataset *d)
         note_form(d, "official CSV (%s)", archive_form(d->archive));
     for (size_t i = 0; i < archive_count(d->archive); i++)
         if (strcmp(path_base(archive_member(d->archive, i)->name), "possibly_contaminated_urls.txt") == 0)
-            dataset_warn(d, "%s names web pages that may hold questions and answers; no question is left out for it",
-                         archive_member(d->archive, i)->name);
+            note_pages(d, archive_member(d->archive, i));
 }
 
 static int find(struct dataset *d, struct err *e)

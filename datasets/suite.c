@@ -34,7 +34,7 @@ static int take_text(struct suite *s, const cJSON *o, const char *key, const cha
 static int check_keys(const cJSON *o, const char *where, struct err *e)
 {
     static const char *const keys[] = {"task", "format", "path", "split", "system", "prompt", "shots", "max_tokens",
-                                       "grader", "extract", "normalizer", "where", "note"};
+                                       "grader", "extract", "normalizer", "contaminated", "where", "note"};
     const cJSON *v;
     cJSON_ArrayForEach(v, o) {
         bool known = false;
@@ -47,19 +47,19 @@ static int check_keys(const cJSON *o, const char *where, struct err *e)
 }
 
 /* The path under root; of a list the first that exists, or else the first. */
-static int take_path(struct suite *s, const cJSON *o, const char *root, struct task_spec *t, const char *where,
-                     struct err *e)
+static int take_path(struct suite *s, const cJSON *o, const char *root, const char *key, const char **out,
+                     const char *where, struct err *e)
 {
-    const cJSON *v = json_get(o, "path");
+    const cJSON *v = json_get(o, key);
     const cJSON *one = cJSON_IsArray(v) ? v->child : v;
     for (; one; one = cJSON_IsArray(v) ? one->next : NULL) {
         if (!cJSON_IsString(one))
-            return err_input(e, "%s: \"path\" must be a text or a list of texts", where);
+            return err_input(e, "%s: \"%s\" must be a text or a list of texts", where, key);
         bool relative = one->valuestring[0] != '/' && root;
         char *path = relative ? path_join(root, one->valuestring) : mem_strdup(one->valuestring);
         bool there = file_exists(path) || path_is_dir(path);
-        if (!t->path || there)
-            t->path = arena_strndup(&s->arena, path, strlen(path));
+        if (!*out || there)
+            *out = arena_strndup(&s->arena, path, strlen(path));
         free(path);
         if (there)
             break;
@@ -75,7 +75,9 @@ static int take_task(struct suite *s, const cJSON *o, const char *root, const ch
         return err_input(e, "%s: a task must be an object", where);
     if (check_keys(o, where, e) ||
         take_text(s, o, "task", &t->task, where, e) || take_text(s, o, "format", &t->format, where, e) ||
-        take_path(s, o, root, t, where, e) || take_text(s, o, "split", &t->split, where, e) ||
+        take_path(s, o, root, "path", &t->path, where, e) ||
+        take_path(s, o, root, "contaminated", &t->contaminated, where, e) ||
+        take_text(s, o, "split", &t->split, where, e) ||
         take_text(s, o, "system", &t->system, where, e) || take_text(s, o, "prompt", &t->prompt, where, e) ||
         take_text(s, o, "grader", &t->grader, where, e) || take_text(s, o, "extract", &t->extract, where, e) ||
         take_text(s, o, "normalizer", &t->normalizer, where, e) || take_text(s, o, "where", &t->source, where, e) ||

@@ -132,26 +132,34 @@ static void paired_figures(const struct scores *s)
     free(wrong);
 }
 
-static void without_unparsed(const struct scores *s)
+/* The figures on the rows that carry none of the flags. */
+static void without(const struct scores *s, unsigned flags, struct auroc_figure *of_confidence,
+                    struct auroc_figure *of_entropy)
 {
     const struct columns *c = s->c;
-    struct auroc_task *t = s->t;
-    t->parsed_confidence = t->confidence;
-    t->parsed_entropy = t->entropy;
-    if (!t->unparsed)
-        return;
     double *confidence = NEW(double, c->n), *entropy = NEW(double, c->n);
     for (size_t i = 0; i < c->n; i++) {
-        bool unparsed = c->flags[i] & REC_UNPARSED;
-        confidence[i] = unparsed ? NAN : c->confidence[i];
-        entropy[i] = unparsed ? NAN : c->entropy[i];
+        bool out = c->flags[i] & flags;
+        confidence[i] = out ? NAN : c->confidence[i];
+        entropy[i] = out ? NAN : c->entropy[i];
     }
     if (c->has_confidence)
-        t->parsed_confidence = auroc_of(confidence, HIGHER_IS_RIGHT, c->wrong, c->n);
+        *of_confidence = auroc_of(confidence, HIGHER_IS_RIGHT, c->wrong, c->n);
     if (c->has_entropy)
-        t->parsed_entropy = auroc_of(entropy, HIGHER_IS_WRONG, c->wrong, c->n);
+        *of_entropy = auroc_of(entropy, HIGHER_IS_WRONG, c->wrong, c->n);
     free(confidence);
     free(entropy);
+}
+
+static void without_some(const struct scores *s)
+{
+    struct auroc_task *t = s->t;
+    t->parsed_confidence = t->clean_confidence = t->confidence;
+    t->parsed_entropy = t->clean_entropy = t->entropy;
+    if (t->unparsed)
+        without(s, REC_UNPARSED, &t->parsed_confidence, &t->parsed_entropy);
+    if (t->n_clean < t->n)
+        without(s, REC_REPEATED | REC_CONTAMINATED, &t->clean_confidence, &t->clean_entropy);
 }
 
 /* What "wrong" means is a choice for graded answers: the AUROC at other choices. */
@@ -252,6 +260,11 @@ static const char *alarms(const struct scores *s)
         text_printf(&out, "%.0f%% unparsed: see --detail for the figure without them",
                     100.0 * (double)t->unparsed / (double)t->n);
     }
+    if (t->n_clean < t->n) {
+        alarm_separator(&out);
+        text_printf(&out, "%" PRId64 " repeated and %" PRId64 " contaminated questions: see --detail for the figure "
+                    "without them", t->repeated, t->contaminated);
+    }
     if (s->c->group && s->c->n_groups < s->c->n && wrong_in_one_group(s->c)) {
         alarm_separator(&out);
         text_puts(&out, "every wrong answer belongs to one group");
@@ -289,6 +302,9 @@ static void make_task(const struct scores *s)
     for (size_t i = 0; i < c->n; i++) {
         t->wrong += c->wrong[i];
         t->unparsed += (c->flags[i] & REC_UNPARSED) != 0;
+        t->repeated += (c->flags[i] & REC_REPEATED) != 0;
+        t->contaminated += (c->flags[i] & REC_CONTAMINATED) != 0;
+        t->n_clean += !(c->flags[i] & (REC_REPEATED | REC_CONTAMINATED));
     }
     t->clusters = (int64_t)c->n_groups;
     t->grouped = c->n_groups < c->n;
@@ -305,7 +321,7 @@ static void make_task(const struct scores *s)
     } else {
         without_confidence(t);
     }
-    without_unparsed(s);
+    without_some(s);
     sweep(s);
     bootstrap(s);
     t->alarms = alarms(s);

@@ -223,8 +223,11 @@ static int inspect_data(const char *spec, bool json_lines, struct err *e)
     if (got < 0)
         failed = -1;
     if (!failed) {
-        fprintf(json_lines ? stderr : stdout, "%s%lld sample%s, %lld row%s refused\n", dataset_notes(d), (long long)n,
-                n == 1 ? "" : "s", (long long)dataset_skipped(d), dataset_skipped(d) == 1 ? "" : "s");
+        char hex[65];
+        dataset_fingerprint(d, hex);
+        fprintf(json_lines ? stderr : stdout, "%s%lld sample%s, %lld row%s refused\nfingerprint %s\n",
+                dataset_notes(d), (long long)n, n == 1 ? "" : "s", (long long)dataset_skipped(d),
+                dataset_skipped(d) == 1 ? "" : "s", hex);
         if (n == 0 && dataset_skipped(d))
             failed = err_input(e, "%s: none of its rows can be used", suite.tasks[0].path);
     }

@@ -33,6 +33,8 @@ static void copy_sample(struct job *j, const struct sample *s, double max_audio_
     c->answers = keep_all(a, s->answers, s->n_answers);
     c->media = ARENA_NEW(a, struct sample_media, s->n_media);
     c->grader = keep(a, s->grader);
+    c->repeats = keep(a, s->repeats);
+    c->contaminated = keep(a, s->contaminated);
     c->meta = c->messages = NULL;
     j->media = ARENA_NEW(a, struct media, s->n_media);
     j->encoded = ARENA_NEW(a, struct media_tokens, s->n_media);

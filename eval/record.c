@@ -46,6 +46,10 @@ static void put_head(struct text *t, const struct job *j)
     put_string(t, "group", j->sample.group ? j->sample.group : "");
     if (j->sample.subject && j->sample.subject[0])
         put_string(t, "subject", j->sample.subject);
+    if (j->sample.repeats)
+        put_string(t, "repeats", j->sample.repeats);
+    if (j->sample.contaminated)
+        put_string(t, "contaminated", j->sample.contaminated);
 }
 
 static void put_question(struct text *t, const struct job *j)

@@ -283,10 +283,11 @@ static bool scan_value(struct scan *c, struct value *v, int depth)
 /* ---- the keys that a row needs --------------------------------------------------------------------------------- */
 
 enum key { K_ID, K_TASK, K_MODALITY, K_GROUP, K_OUTPUT, K_ANSWER, K_STATUS, K_CORRECT, K_SCORE, K_CONFIDENCE,
-           K_ENTROPY, K_WER, K_TOKENS, K_STOP, K_MS, K_SCORED, N_KEYS };
+           K_ENTROPY, K_WER, K_TOKENS, K_STOP, K_MS, K_SCORED, K_REPEATS, K_CONTAMINATED,
+           N_KEYS };
 static const char *const key_names[N_KEYS] = {
     "id", "task", "modality", "group", "output", "answer", "status", "correct", "score", "confidence", "entropy", "wer",
-    "tokens", "stop", "ms", "scored"};
+    "tokens", "stop", "ms", "scored", "repeats", "contaminated"};
 
 struct parse {
     struct scan c;
@@ -474,6 +475,10 @@ static bool set_value(struct parse *p, enum key key, const struct value *v)
     case K_WER: return v->kind == V_NULL || wrong_value(p, key, "an object {\"edits\", \"words\"} was expected");
     case K_MS: return true;
     case K_SCORED: p->f->not_scored = v->kind == V_BOOL && v->number == 0; return true;
+    case K_REPEATS: p->f->row.flags |= v->kind == V_STRING ? REC_REPEATED : 0; return true;
+    case K_CONTAMINATED:
+        p->f->row.flags |= v->kind == V_STRING || (v->kind == V_BOOL && v->number != 0) ? REC_CONTAMINATED : 0;
+        return true;
     case K_GROUP: case K_ANSWER:
         if (v->kind == V_NUMBER)        /* imported files number their groups */
             return v->number == 0 || set_text(p, key, &(struct value){V_STRING, 0, v->string});

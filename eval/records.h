@@ -24,7 +24,9 @@
 enum record_flags {
     REC_CORRECT = 1, REC_HAS_CORRECT = 2, REC_HAS_SCORE = 4, REC_HAS_WER = 8, REC_HAS_CONFIDENCE = 16,
     REC_HAS_ENTROPY = 32, REC_UNPARSED = 64, REC_REFUSED = 128, REC_TRUNCATED = 256,
-    REC_RUNAWAY = 512           /* ended by a limit, not by the model */
+    REC_RUNAWAY = 512,          /* ended by a limit, not by the model */
+    REC_REPEATED = 1024,        /* the same question as an earlier one */
+    REC_CONTAMINATED = 2048     /* on a list of contaminated questions, or in another split of the set */
 };
 
 /* One record; 64 bytes. */

@@ -38,6 +38,9 @@ struct auroc_task {
     struct figure auprc, prevalence, aurc, e_aurc, augrc, auarc, prr, brier, ece, ece_mass, log_loss, accuracy;
     struct figure prr_loss;             /* PRR on the continuous loss (WER, 1 - score): needs no cut */
     struct auroc_figure parsed_confidence, parsed_entropy;      /* without unparsed samples */
+    int64_t repeated, contaminated;     /* questions that occurred before; that are listed, or in another split */
+    int64_t n_clean;                    /* neither */
+    struct auroc_figure clean_confidence, clean_entropy;        /* of those */
     double tie_mass;                    /* share of samples whose confidence another sample shares */
     int n_sweep, n_bins;
     const struct sweep_row *sweep;      /* transcription: by tau; graded answers: by cut */

@@ -49,6 +49,13 @@ static cJSON *task_identity(const struct task_spec *t)
     add_string(o, "grader", t->grader);
     add_string(o, "extract", t->extract);
     add_string(o, "normalizer", t->normalizer);
+    struct mapped list;
+    if (t->contaminated && map_open(&list, t->contaminated, NULL) == 0) {
+        char hex[65];
+        sha256_hex_of(list.data, list.size, hex);
+        add_string(o, "contaminated_sha", hex);
+        map_close(&list);
+    }
     return o;
 }
 

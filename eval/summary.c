@@ -7,7 +7,7 @@
 
 struct task_sum {
     char *task;
-    int64_t n, errors, unparsed, judged, right, edits, words, fractions;
+    int64_t n, repeated, contaminated, errors, unparsed, judged, right, edits, words, fractions;
     double score;
     struct groups groups;
 };
@@ -29,6 +29,8 @@ static void count_record(struct task_sum *t, const cJSON *r)
     const char *status = json_string(r, "status"), *group = json_string(r, "group");
     const cJSON *correct = json_get(r, "correct"), *score = json_get(r, "score"), *wer = json_get(r, "wer");
     t->n++;
+    t->repeated += json_string(r, "repeats") != NULL;
+    t->contaminated += json_string(r, "contaminated") != NULL;
     t->errors += status && strcmp(status, "error") == 0;
     t->unparsed += status && strcmp(status, "unparsed") == 0;
     if (!cJSON_IsBool(correct) || cJSON_IsFalse(json_get(r, "scored")))
@@ -63,6 +65,10 @@ static void put_task(struct text *out, struct task_sum *t)
     if (!t->words && groups_count(&t->groups, &groups, &all_right))
         text_printf(out, "  every answer of a group right %.4f (%lld groups)", (double)all_right / (double)groups,
                     (long long)groups);
+    if (t->repeated)
+        text_printf(out, "  repeated %lld", (long long)t->repeated);
+    if (t->contaminated)
+        text_printf(out, "  contaminated %lld", (long long)t->contaminated);
     text_putc(out, '\n');
 }
 

@@ -28,6 +28,15 @@ static void json_details(struct json_out *j, const struct auroc_task *t)
     json_auroc(j, "confidence", &t->parsed_confidence, NULL);
     json_auroc(j, "entropy", &t->parsed_entropy, NULL);
     json_close(j, '}');
+    if (t->n_clean < t->n) {
+        json_open(j, "without_repeated_and_contaminated", '{');
+        json_integer(j, "n", t->n_clean);
+        json_integer(j, "repeated", t->repeated);
+        json_integer(j, "contaminated", t->contaminated);
+        json_auroc(j, "confidence", &t->clean_confidence, NULL);
+        json_auroc(j, "entropy", &t->clean_entropy, NULL);
+        json_close(j, '}');
+    }
     json_open(j, "sweep", '[');
     for (int i = 0; i < t->n_sweep; i++) {
         json_open(j, NULL, '{');
@@ -353,6 +362,34 @@ static void unparsed_table(struct table *t, const struct auroc_run *run)
     }
 }
 
+static void clean_table(struct table *t, const struct auroc_run *run)
+{
+    t->title = arena_printf(&t->arena, "With and without repeated and contaminated questions: %s", run->name);
+    text_puts(&t->notes, "Repeated: the same question, choices and media as an earlier one. Contaminated: on the list that "
+              "the suite names, or in another split of the set.\n");
+    table_column(t, "hold-out", "task", ALIGN_LEFT);
+    table_column(t, "n", "n", ALIGN_RIGHT);
+    table_column(t, "repeated", "repeated", ALIGN_RIGHT);
+    table_column(t, "contaminated", "contaminated", ALIGN_RIGHT);
+    table_column(t, "n without", "n_clean", ALIGN_RIGHT);
+    table_column(t, "probe", "confidence_auroc,confidence_lo,confidence_hi", ALIGN_LEFT);
+    table_column(t, "without", "clean_confidence_auroc,clean_confidence_lo,clean_confidence_hi", ALIGN_LEFT);
+    table_column(t, "entropy without", "clean_entropy_auroc,clean_entropy_lo,clean_entropy_hi", ALIGN_LEFT);
+    for (int i = 0; i < run->n_tasks; i++) {
+        const struct auroc_task *a = &run->tasks[i];
+        if (a->n_clean == a->n)
+            continue;
+        table_text(t, a->task);
+        table_int(t, a->n);
+        table_int(t, a->repeated);
+        table_int(t, a->contaminated);
+        table_int(t, a->n_clean);
+        auroc_cell(t, &a->confidence);
+        auroc_cell(t, &a->clean_confidence);
+        auroc_cell(t, &a->clean_entropy);
+    }
+}
+
 static void sweep_table(struct table *t, const struct auroc_run *run)
 {
     t->title = arena_printf(&t->arena, "AUROC by what counts as wrong: %s", run->name);
@@ -401,7 +438,8 @@ static void paired_table(struct table *t, const struct auroc_result *r)
 
 void report_auroc_detail(const struct auroc_run *run, enum report_format format, struct text *out)
 {
-    void (*const tables[])(struct table *, const struct auroc_run *) = {selective_table, unparsed_table, sweep_table};
+    void (*const tables[])(struct table *, const struct auroc_run *) = {selective_table, unparsed_table, clean_table,
+                                                                              sweep_table};
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
         struct table t = {0};
         tables[k](&t, run);

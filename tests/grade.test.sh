@@ -84,4 +84,37 @@ check "dry run of a suite file" bash -c '"$1" run --model '$mini'/checkpoint --s
 check "its token count is the run's" bash -c '"$1" run --model '$mini'/checkpoint --suite "$2/suite.json" --limit 1 \
     --max-tokens 1 --out "$2/r" >/dev/null && n=$(grep -o "\"prompt_tokens\":[0-9]*" "$2/r/records.jsonl" | head -n 1) &&
     grep -q "^--- .*, ${n#*:} tokens, " "$2/dry"' _ "$handoff" "$scratch"
+
+# Six questions: 2 repeats 0, the dev split holds 3, the list names 4 by its id and 5 by its text.
+mkdir -p "$scratch/mmlu/test" "$scratch/mmlu/dev"
+printf '%s\n' "Q zero?,a,b,c,d,A" "Q one?,a,b,c,d,B" "Q zero?,a,b,c,d,A" "Q three?,a,b,c,d,C" "Q four?,a,b,c,d,D" \
+    "Q  five?,a,b,c,d,A" >"$scratch/mmlu/test/x_test.csv"
+printf '%s\n' "Q three?,a,b,c,d,C" "Q one?,b,a,c,d,B" >"$scratch/mmlu/dev/x_dev.csv"
+printf '%s\n' "mmlu/test/x/4" '{"question":"Q five?"}' "" "mmlu/test/y/1" >"$scratch/list"
+echo '{"tasks":[{"task":"mmlu","path":"mmlu","contaminated":"list"}]}' >"$scratch/marked.json"
+check "a run with repeated and contaminated questions" "$handoff" run --model $mini/checkpoint --suite "$scratch/marked.json" \
+    --max-tokens 1 --out "$scratch/marked"
+check "they are marked in the records" bash -c 'sed "s/,\"modality.*\"subject\":\"x\"/ /; s/,\"output.*//" "$1/marked/records.jsonl" |
+    diff - <(cat <<END
+{"id":"mmlu/test/x/0","task":"mmlu" 
+{"id":"mmlu/test/x/1","task":"mmlu" 
+{"id":"mmlu/test/x/2","task":"mmlu" ,"repeats":"mmlu/test/x/0"
+{"id":"mmlu/test/x/3","task":"mmlu" ,"contaminated":"dev"
+{"id":"mmlu/test/x/4","task":"mmlu" ,"contaminated":"list"
+{"id":"mmlu/test/x/5","task":"mmlu" ,"contaminated":"list"
+END
+)' _ "$scratch"
+check "the run's notes count them" bash -c 'grep -q "repeated questions (same choices, same media): 1.*holds too: 1.*list: 2" \
+    "$1/marked/run.json"' _ "$scratch"
+check "status counts them" bash -c '"$1" status "$2/marked" | grep -q "repeated 1  contaminated 3"' _ "$handoff" "$scratch"
+for i in 0:true:0.9 1:false:0.8 2:true:0.7:repeats 3:false:0.6:contaminated 4:true:0.85; do
+    IFS=: read -r id correct confidence flag <<<"$i"
+    echo "{\"id\":\"$id\",\"task\":\"mmlu\",\"correct\":$correct,\"confidence\":$confidence${flag:+,\"$flag\":\"0\"}}"
+done >"$scratch/flagged.jsonl"
+# Of all 3 x 2 pairs only 2 against 1 is wrong: 5/6. Without the marked ones 0 and 4 both beat 1.
+check "AUROC with and without them" bash -c '"$1" auroc "$2/flagged.jsonl" --json | tr -d "\n " |
+    grep -q "\"without_repeated_and_contaminated\":{\"n\":3,\"repeated\":1,\"contaminated\":1,\"confidence\":{\"auroc\":1,"' \
+    _ "$handoff" "$scratch"
+check "a list that is not there" bash -c 'rm "$1/list"; '"$(declare -f fails)"'; scratch=$1; fails 3 "list: no such file" \
+    "$2" run --model '$mini'/checkpoint --suite "$1/marked.json" --dry-run' _ "$scratch" "$handoff"
 finish
