@@ -71,6 +71,7 @@ static int read_model(struct documents *d, const char *path, const struct weight
     if (map_open(&file, path, e))
         return -1;
     const int bad = gguf_parse(&file, &a, &g, e) || gguf_documents_read(&made, &g, w, e);
+    d->architecture = made.architecture;
     d->config = (struct document){made.config, mem_strdup(path)};
     d->tokenizer = (struct document){made.tokenizer, mem_strdup(path)};
     d->has_template = made.has_template;

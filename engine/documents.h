@@ -9,6 +9,7 @@
 /* json is NULL if the checkpoint has none; `where` names the source in messages. */
 struct document { cJSON *json; char *where; };
 struct documents {
+    const char *architecture;   /* as a GGUF file names it; NULL: config.json does */
     struct document config, generation, processor, tokenizer;
     bool has_template;
     struct text chat_template;

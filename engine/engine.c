@@ -76,6 +76,7 @@ static int open_documents(struct engine *m, struct err *e)
                                  d.chat_template.len, d.template_where, e);
     if (d.has_template)
         sha256_hex_of(d.chat_template.data ? d.chat_template.data : "", d.chat_template.len, m->template_sha);
+    m->architecture = d.architecture;
     m->config_json = d.config.json;
     m->processor_json = d.processor.json;
     d.config.json = d.processor.json = NULL;
@@ -98,7 +99,7 @@ static void fill_info(struct engine *m)
     const cJSON *class = cJSON_IsArray(classes) ? classes->child : NULL;
     m->info = (struct model_info){
         .path = m->path,
-        .architecture = cJSON_IsString(class) ? class->valuestring : "gemma4",
+        .architecture = m->architecture ? m->architecture : cJSON_IsString(class) ? class->valuestring : "gemma4",
         .n_layers = c->n_layers, .hidden_size = c->hidden_size,
         .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads,
         .head_dim = c->kind[0].head_dim, .global_head_dim = c->kind[1].head_dim,

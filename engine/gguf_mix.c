@@ -22,6 +22,26 @@ const struct gguf_mix *gguf_mix_named(const char *name)
     return NULL;
 }
 
+/* Further ones that files may be labelled with. */
+static const struct gguf_mix other_mixes[] = {
+    {"IQ2_XXS", 19, "IQ2_XXS"}, {"IQ2_XS", 20, "IQ2_XS"}, {"Q2_K_S", 21, "Q2_K"}, {"IQ3_XS", 22, "IQ3_S"},
+    {"IQ3_XXS", 23, "IQ3_XXS"}, {"IQ1_S", 24, "IQ1_S"}, {"IQ3_S", 26, "IQ3_S"}, {"IQ3_M", 27, "IQ3_S"},
+    {"IQ2_S", 28, "IQ2_XS"}, {"IQ2_M", 29, "IQ2_S"}, {"IQ1_M", 31, "IQ1_M"}, {"TQ1_0", 36, "TQ1_0"},
+    {"TQ2_0", 37, "TQ2_0"}, {"MXFP4_MOE", 38, "MXFP4"},
+};
+
+const struct gguf_mix *gguf_mix_numbered(int file_type)
+{
+    enum { GUESSED = 1024 };            /* a flag that llama.cpp sets where the file does not say it */
+    for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
+        if (mixes[i].file_type == (file_type & ~GUESSED))
+            return &mixes[i];
+    for (size_t i = 0; i < sizeof other_mixes / sizeof *other_mixes; i++)
+        if (other_mixes[i].file_type == (file_type & ~GUESSED))
+            return &other_mixes[i];
+    return NULL;
+}
+
 /* The first and the last eighth of the layers, and every third in between. */
 static bool more_bits(int i, int n)
 {
@@ -84,16 +104,22 @@ static const char *special_type(struct gguf_mixing *m, const char *name, int64_t
     return NULL;
 }
 
-static const struct ggml_type *fitting(struct gguf_mixing *m, const struct ggml_type *want, int64_t columns)
+const char *gguf_mix_fallback(const char *type)
 {
     static const char *const shorter[][2] = {{"IQ4_XS", "IQ4_NL"}, {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"},
                                              {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
+    for (size_t i = 0; i < sizeof shorter / sizeof *shorter; i++)
+        if (strcmp(type, shorter[i][0]) == 0)
+            return shorter[i][1];
+    return NULL;
+}
+
+static const struct ggml_type *fitting(struct gguf_mixing *m, const struct ggml_type *want, int64_t columns)
+{
     m->fell_back = columns % want->block_elements != 0;
-    for (size_t i = 0; i < sizeof shorter / sizeof *shorter && m->fell_back; i++)
-        if (strcmp(want->name, shorter[i][0]) == 0) {
-            want = ggml_type_named(shorter[i][1]);
-            break;
-        }
+    const char *shorter = m->fell_back ? gguf_mix_fallback(want->name) : NULL;
+    if (shorter)
+        want = ggml_type_named(shorter);
     return columns % want->block_elements ? ggml_type_named("F16") : want;
 }
 

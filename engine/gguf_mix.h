@@ -11,6 +11,11 @@ struct gguf_mix { const char *name; int file_type; const char *base; };
 /* NULL for a name that is none. */
 const struct gguf_mix *gguf_mix_named(const char *name);
 
+/* By the number in general.file_type, also of mixes that this program does not write; NULL: llama.cpp names none so. */
+const struct gguf_mix *gguf_mix_numbered(int file_type);
+/* The type that a mix takes for rows that are no whole blocks of this one; NULL: none. */
+const char *gguf_mix_fallback(const char *type);
+
 /* What the rules look at besides a tensor. Tensors must be asked for in llama.cpp's order: by layer, then by name. */
 struct gguf_mixing {
     const struct gguf_mix *mix;

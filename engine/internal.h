@@ -120,6 +120,7 @@ void rope_turn(const struct attention_kind *kind, const float *cosines, const fl
 struct engine {
     struct model_info info;
     char *path;
+    const char *architecture;               /* as a GGUF file names it, NULL: config.json does */
     int image_tokens;                       /* 0: as the checkpoint says */
     char *projector;                        /* file with the towers of a GGUF model, NULL: none */
     int n_projectors;                       /* files beside the model that may be it */

@@ -93,26 +93,47 @@ static void put_tensors(struct text *t, const struct weights *w)
     free(g);
 }
 
+static void put_fact(struct text *t, const char *name, const struct text *fact)
+{
+    if (fact->len)
+        text_printf(t, "%-16s %s\n", name, fact->data);
+}
+
+static void put_facts(struct text *t, const struct checkpoint_facts *f)
+{
+    put_fact(t, "form", &f->form);
+    put_fact(t, "called", &f->label);
+    put_fact(t, "architecture", &f->architecture);
+    put_fact(t, "tokenizer", &f->tokenizer);
+    put_fact(t, "chat template", &f->chat_template);
+}
+
+static void put_oddities(struct text *t, const struct checkpoint_facts *f)
+{
+    if (f->odd.len)
+        text_puts(t, "\nodd about it\n");
+    for (const char *at = f->odd.data, *end; at && (end = strchr(at, '\n')); at = end + 1)
+        text_printf(t, "  %.*s\n", (int)(end - at), at);
+}
+
 static void put_model(struct text *t, const struct engine *m, const struct inspect_args *a)
 {
     const struct model_info *i = engine_info(m);
     struct probe *p = NULL;
     struct err e = {0};
-    text_printf(t, "architecture     %s\n", i->architecture);
     text_printf(t, "layers           %d, the last %d share keys and values\n", i->n_layers, i->n_kv_shared_layers);
     text_printf(t, "hidden size      %d\n", i->hidden_size);
     text_printf(t, "heads            %d query, %d key/value; head size %d sliding, %d full\n", i->n_heads,
                 i->n_kv_heads, i->head_dim, i->global_head_dim);
     text_printf(t, "window           %d of %d positions\n", i->sliding_window, i->max_positions);
-    text_printf(t, "vocabulary       %d; tokenizer up to id %d\n", i->vocab_size,
-                tokenizer_size(engine_tokenizer(m)) - 1);
+    text_printf(t, "vocabulary       %d; tokenizer up to id %d, <bos> %d, <pad> %d\n", i->vocab_size,
+                tokenizer_size(engine_tokenizer(m)) - 1, (int)i->bos_id, (int)i->pad_id);
     text_puts(t, "stop tokens     ");
     for (int k = 0; k < i->n_eos; k++) {
         const char *piece = tokenizer_piece(engine_tokenizer(m), i->eos_ids[k]);
         text_printf(t, " %d %s", (int)i->eos_ids[k], piece ? piece : "?");
     }
     text_printf(t, "\nvision, audio    %s, %s\n", i->has_vision ? "yes" : "no", i->has_audio ? "yes" : "no");
-    text_printf(t, "chat template    %s\n", engine_chat_template(m) ? "yes" : "no");
     if (probe_open_for(&p, m, a->probe, a->probe_layer, &e))
         text_printf(t, "handoff probe    unusable: %s\n", e.msg);
     else if (!p)
@@ -156,28 +177,44 @@ static bool is_model(const char *path, const struct weights *w)
     return weights_find(w, "model.embed_tokens.weight") || weights_find(w, "model.language_model.embed_tokens.weight");
 }
 
+/* A model that cannot run here is shown as far as it can be; why it cannot is odd about it. */
+static int describe(const char *path, const struct inspect_args *a, const struct weights *w, struct text *t,
+                    struct err *e)
+{
+    struct engine *m = NULL;
+    struct engine_options options = {.n_threads = 1, .mmproj = a->mmproj};
+    struct checkpoint_facts facts;
+    struct err fault = {0};
+    if (is_model(path, w))
+        engine_open(&m, path, &options, &fault);
+    if (fault.code && fault.code != EXIT_BAD_INPUT) {
+        *e = fault;
+        return -1;
+    }
+    int failed = checkpoint_facts_read(&facts, path, w, !m, e);
+    if (!failed) {
+        if (fault.code)
+            text_printf(&facts.odd, "it cannot run here: %s\n", fault.msg);
+        put_facts(t, &facts);
+        if (m)
+            put_model(t, m, a);
+        put_oddities(t, &facts);
+        put_tensors(t, m ? engine_weights(m) : w);
+    }
+    checkpoint_facts_free(&facts);
+    engine_close(m);
+    return failed;
+}
+
 static int inspect_checkpoint(const char *path, const struct inspect_args *a, struct err *e)
 {
     struct weights *w = NULL;
-    struct engine *m = NULL;
     struct text t = {0};
-    struct engine_options options = {.n_threads = 1, .mmproj = a->mmproj};
     int failed = weights_open(&w, path, e);
-    if (!failed && a->tensor) {
-        failed = write_tensor(w, a->tensor, a->out, e);
-    } else if (!failed) {
-        if (is_model(path, w))
-            failed = engine_open(&m, path, &options, e);
-        if (m)
-            put_model(&t, m, a);
-        if (!failed) {
-            put_tensors(&t, m ? engine_weights(m) : w);
-            failed = cli_print(&t, e);
-        }
-    }
+    if (!failed)
+        failed = a->tensor ? write_tensor(w, a->tensor, a->out, e) : describe(path, a, w, &t, e) || cli_print(&t, e);
     text_free(&t);
     weights_close(w);
-    engine_close(m);
     return failed;
 }
 
@@ -267,7 +304,8 @@ int cmd_inspect(int argc, char **argv)
         {0}};
     const struct usage usage = {
         "inspect", "(FILE [--mmproj F] [--probe F] [--tensor NAME --out F.npy] | --data TASK=PATH [--json-lines])",
-        "What a checkpoint, a run or a data set holds.", options, "handoff inspect datasets/mini/checkpoint"};
+        "What a checkpoint, a run or a data set holds, and what is odd about a checkpoint: a label that is not its mix,\n"
+        "tensors that nothing reads, a template that makes other prompts, why it cannot run here.", options, "handoff inspect datasets/mini/checkpoint"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);
     if (stop)

@@ -416,6 +416,49 @@ static void expect_towers(const char *model, const char *mmproj, bool expected, 
     engine_close(m);
 }
 
+static void expect_odd(const struct recipe *r, const char *pattern)
+{
+    struct checkpoint_facts facts;
+    struct weights *w;
+    struct err e = {0};
+    const char *path = scratch_path("odd.gguf");
+    write_gguf(path, r);
+    if (!CHECK_MSG(weights_open(&w, path, &e) == 0, "%s", e.msg))
+        return;
+    CHECK_MSG(checkpoint_facts_read(&facts, path, w, false, &e) == 0, "%s", e.msg);
+    CHECK_MSG(facts.odd.len && strstr(facts.odd.data, pattern), "\"%s\" was expected in:\n%s", pattern,
+              facts.odd.len ? facts.odd.data : "");
+    checkpoint_facts_free(&facts);
+    weights_close(w);
+}
+
+static void oddities(void)
+{
+    const uint64_t eps = 0x3727c5ac;                    /* 1e-5 */
+    const struct value mixed_up = {.key = "general.file_type", .kind = GGUF_U32, .number = 7};
+    const struct value unknown = {.key = "general.file_type", .kind = GGUF_U32, .number = 99};
+    const struct value no_template = {.key = "tokenizer.chat_template", .kind = GGUF_ARRAY};
+    const struct value audio = {.key = "clip.audio.attention.layer_norm_epsilon", .kind = GGUF_F32, .number = eps};
+    if (!open_source(MODEL))
+        SKIP("no " MODEL);
+    struct recipe r = {.g = &source, .metadata = true, .values = &mixed_up, .n_values = 1, .end = source.n_tensors};
+    expect_odd(&r, "general.file_type says Q8_0, but most of the layers' numbers are Q4_0");
+    r.values = &unknown;
+    expect_odd(&r, "general.file_type 99 is no mix");
+    r.values = &no_template;
+    expect_odd(&r, "no chat template");
+    r.rename[0] = "rope_freqs.weight";
+    r.rename[1] = "output.weight";
+    expect_odd(&r, "output.weight: an output matrix of its own");
+    r.rename[0] = "blk.0.attn_q.weight";
+    r.rename[1] = "blk.0.spare.weight";
+    expect_odd(&r, "1 of its tensors belong to nothing in this model");
+    if (!open_source(TOWERS))
+        SKIP("no " TOWERS);
+    r = (struct recipe){.g = &source, .metadata = true, .values = &audio, .n_values = 1, .end = source.n_tensors};
+    expect_odd(&r, "layer_norm_epsilon is 1e-05, as in older files");
+}
+
 /* One projector file beside the model is found; of several one must be named. */
 static void towers_beside(void)
 {
@@ -453,6 +496,7 @@ int main(void)
     RUN(cut_anywhere);
     RUN(other_towers);
     RUN(towers_beside);
+    RUN(oddities);
     arena_free(&arena);
     map_close(&file);
     char command[64];
