@@ -116,11 +116,11 @@ void engine_document_sha(const struct engine *m, struct document_sha *out);
 const cJSON *engine_config(const struct engine *m, const char *key);
 bool engine_is_eos(const struct engine *m, int32_t id);
 
-/* What a checkpoint says of itself, each in words, "" if it says nothing; `odd` has a line for everything that is unusual
- * about it. Nothing is computed, so a checkpoint that cannot run here can be looked at. */
+/* What a checkpoint says of itself, each in words, "" if it says nothing; `odd` has a line for everything that is
+ * unusual about it. Nothing is computed, so a checkpoint that cannot run here can be looked at. */
 struct checkpoint_facts { struct text form, label, architecture, tokenizer, chat_template, odd; };
-/* w: its tensors. values: also look for infinite values and NaN, which reads all of it. Fails where a file that is there
- * is damaged; *out is to be freed in any case. */
+/* w: its tensors. values: also look for infinite values and NaN, which reads all of it. Fails where a file that is
+ * there is damaged; *out is to be freed in any case. */
 int checkpoint_facts_read(struct checkpoint_facts *out, const char *path, const struct weights *w, bool values,
                           struct err *e);
 void checkpoint_facts_free(struct checkpoint_facts *f);
@@ -237,7 +237,7 @@ struct media_tokens {
     double seconds, used_seconds;           /* audio: length of the sound, and how much of it was encoded */
     double encode_ms;
 };
-/* Encodes several at once; errs[i].code != 0 says that item i failed (the others are good). Returns how many did. */
+/* Encodes several at once; errs[i].code != 0 says that item i failed (the others are good). Returns how many failed. */
 int engine_encode(struct engine *m, const struct media *media, int n, struct media_tokens *out, struct err *errs);
 void media_tokens_free(struct media_tokens *t);
 

@@ -115,7 +115,7 @@ static void odd_tensors(struct facts *f)
     } kinds[] = {
         {coded_norm, "of its norms are not stored as float32, as every converter stores them"},
         {rounded_probe, "tensors of the handoff probe are not float32: its confidence was not measured so"},
-        {unused_keys, "of its tensors are keys and values of layers that share those of an earlier one: nothing reads them"},
+        {unused_keys, "of its tensors are keys and values of layers that share an earlier one's: nothing reads them"},
         {unknown_tensor, "of its tensors belong to nothing in this model: nothing reads them"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const struct tensor *example = NULL;
