@@ -29,6 +29,9 @@ struct batcher {
     struct answer *finished;
     int n_finished, cap_finished;
     float *tap, *logits;        /* [n_slots, hidden], [n_slots, vocab] */
+    const int *layers;          /* whose outputs are kept */
+    int n_layers;
+    float *hidden;              /* [n_slots, all levels, hidden], NULL: none are kept */
 };
 
 const char *answer_stop_name(enum answer_stop s)
@@ -42,6 +45,7 @@ void answer_free(struct answer *a)
     ids_free(&a->tokens);
     free(a->steps);
     free(a->label_logprob);
+    free(a->hidden);
     seq_free(a->seq);
     *a = (struct answer){0};
 }
@@ -57,6 +61,14 @@ struct batcher *batcher_new(struct engine *m, const struct probe *p, int batch)
     b->tap = NEW(float, (size_t)batch * (size_t)info->hidden_size);
     b->logits = NEW(float, (size_t)batch * (size_t)info->vocab_size);
     return b;
+}
+
+void batcher_keep_hidden(struct batcher *b, const int *layers, int n)
+{
+    const struct model_info *info = engine_info(b->m);
+    b->layers = layers;
+    b->n_layers = n;
+    b->hidden = NEW(float, (size_t)b->n_slots * (size_t)(info->n_layers + 1) * (size_t)info->hidden_size);
 }
 
 static void slot_clear(struct slot *s)
@@ -82,6 +94,7 @@ void batcher_free(struct batcher *b)
     free(b->slots);
     free(b->finished);
     free(b->tap);
+    free(b->hidden);
     free(b->logits);
     free(b);
 }
@@ -211,6 +224,21 @@ static void keep_row(struct batcher *b, struct slot *s, const float *row)
     memcpy(s->rows + (size_t)s->n_rows++ * dim, row, dim * sizeof *row);
 }
 
+/* all: [levels, hidden]; level l + 1 is the output of layer l. */
+static void keep_hidden(const struct batcher *b, struct answer *a, const float *all)
+{
+    enum { ROWS_MAX = 1024 };
+    const size_t dim = (size_t)engine_info(b->m)->hidden_size, row = (size_t)b->n_layers * dim;
+    if (!b->hidden || a->n_hidden == ROWS_MAX)
+        return;
+    if (a->n_hidden % 16 == 0)
+        a->hidden = mem_grow(a->hidden, ((size_t)a->n_hidden + 16) * row, sizeof *a->hidden);
+    for (int i = 0; i < b->n_layers; i++)
+        memcpy(a->hidden + (size_t)a->n_hidden * row + (size_t)i * dim, all + ((size_t)b->layers[i] + 1) * dim,
+               dim * sizeof *all);
+    a->n_hidden++;
+}
+
 static void label_logprobs(struct slot *s, const double *logits, int n, const struct token_stats *st, int32_t chosen)
 {
     const struct answer_request *r = &s->request;
@@ -237,7 +265,7 @@ static void choose(void *arg, int i)
 }
 
 /* Takes that token. */
-static void advance(struct batcher *b, struct slot *s, const float *tap)
+static void advance(struct batcher *b, struct slot *s, const struct step_input *in)
 {
     const struct model_info *info = engine_info(b->m);
     struct answer *a = &s->answer;
@@ -247,7 +275,8 @@ static void advance(struct batcher *b, struct slot *s, const float *tap)
         finish(b, s);
         return;
     }
-    keep_row(b, s, tap);
+    keep_row(b, s, in->tap);
+    keep_hidden(b, a, in->hidden);
     if (a->tokens.n == 0 && s->request.n_labels)
         label_logprobs(s, s->wide, info->vocab_size, &s->stats, id);
     a->steps[a->tokens.n] = s->stats;
@@ -297,6 +326,8 @@ int batcher_step(struct batcher *b, struct err *e)
             continue;
         in[n] = input_of(b, &b->slots[i]);
         in[n].tap = b->tap + (size_t)n * (size_t)info->hidden_size;
+        if (b->hidden)
+            in[n].hidden = b->hidden + (size_t)n * (size_t)(info->n_layers + 1) * (size_t)info->hidden_size;
         in[n].logits = b->logits + (size_t)n * (size_t)info->vocab_size;
         rows += in[n].n;
         turn[n] = (struct turn){b, &b->slots[i], &in[n]};
@@ -310,7 +341,7 @@ int batcher_step(struct batcher *b, struct err *e)
     for (int i = 0; i < n && !failed; i++) {
         struct slot *s = turn[i].slot;
         *(s->answer.tokens.n ? &s->answer.decode_ms : &s->answer.prefill_ms) += per_row * in[i].n;
-        advance(b, s, in[i].tap);
+        advance(b, s, &in[i]);
     }
     free(in);
     free(turn);

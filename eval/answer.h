@@ -60,6 +60,8 @@ struct answer {
     double logprob;             /* mean; NAN without tokens */
     double margin;              /* smallest */
     double *label_logprob;      /* [n_labels] */
+    int n_hidden;               /* rows kept for batcher_keep_hidden: one per generated token, the first 1024 */
+    float *hidden;              /* [n_hidden, layers, hidden_size] */
     struct seq *seq;            /* if asked for: holds the prompt and all tokens but the last */
     double prefill_ms, decode_ms;           /* this sequence's share of the steps it took part in */
 };
@@ -69,6 +71,8 @@ struct batcher;
 /* probe may be NULL: then answers have no confidence. */
 struct batcher *batcher_new(struct engine *m, const struct probe *p, int batch);
 void batcher_free(struct batcher *b);
+/* Answers come with the outputs of these decoder layers; not owned. */
+void batcher_keep_hidden(struct batcher *b, const int *layers, int n);
 bool batcher_has_room(const struct batcher *b);
 int batcher_active(const struct batcher *b);
 /* Never fails as a whole: a prompt that cannot be answered (empty, too long) comes back as an answer with an error. */

@@ -62,6 +62,7 @@ int cmd_serve(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_probe(int argc, char **argv);
+int cmd_probe_fit(int argc, char **argv);
 int cmd_grade(int argc, char **argv);
 int cmd_auroc(int argc, char **argv);
 int cmd_curve(int argc, char **argv);

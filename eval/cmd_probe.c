@@ -4,6 +4,7 @@
 #include "probe/probe.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int score_file(const char *weights_path, const char *hidden_path, bool json, struct err *e)
 {
@@ -46,6 +47,8 @@ int cmd_probe(int argc, char **argv)
 {
     const char *weights = NULL, *hidden = NULL;
     bool json = false;
+    if (argc > 1 && strcmp(argv[1], "fit") == 0)
+        return cmd_probe_fit(argc - 1, argv + 1);
     const struct option options[] = {
         {"--weights", OPT_STRING, &weights, "FILE", "safetensors file or checkpoint folder that holds the probe"},
         {"--hidden", OPT_STRING, &hidden, "X.npy", "rows of the tapped layer, [rows, hidden]"},
@@ -54,7 +57,7 @@ int cmd_probe(int argc, char **argv)
     const struct usage usage = {
         "probe", "--weights FILE --hidden X.npy [--json]",
         "Confidence for hidden rows captured anywhere: one row per generated token, the output of the probe's layer at\n"
-        "the position that predicts the token; the first 1024 count.",
+        "the position that predicts the token; the first 1024 count. \"handoff probe fit --help\" tells how to train one.",
         options, "handoff probe --weights datasets/mini/checkpoint --hidden tests/data/hidden.npy"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);

@@ -12,7 +12,7 @@
 
 struct run_args {
     struct task_args tasks;
-    const char *model, *mmproj, *probe, *out, *kernel, *media_cache;
+    const char *model, *mmproj, *probe, *out, *kernel, *media_cache, *trace_hidden;
     int64_t threads, batch, image_tokens, probe_layer;
     double max_audio;
     bool dry_run, trace, retry_errors, no_prefix_cache;
@@ -141,10 +141,14 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     struct run_settings settings = {.limit = a->tasks.limit, .ids_file = a->tasks.ids, .batch = (int)a->batch,
                                     .trace = a->trace, .max_audio_s = a->max_audio, .shard = o->tasks.shard,
                                     .n_shards = o->tasks.n_shards};
+    if (a->trace_hidden &&
+        hidden_layers_parse(&settings.hidden_layers, a->trace_hidden, engine_info(o->m)->n_layers, e))
+        return -1;
     struct stamp_settings stamped = {.shard = settings.shard, .n_shards = settings.n_shards,
                                      .has_probe = o->probe != NULL,
                                      .image_tokens = (int)a->image_tokens, .max_audio_s = a->max_audio,
                                      .mmproj = a->mmproj, .probe = a->probe, .trace = a->trace,
+                                     .trace_hidden = a->trace_hidden,
                                      .probe_layer = o->probe ? probe_layer(o->probe) : 0};
     if (a->probe)
         probe_fingerprint(o->probe, stamped.probe_sha);
@@ -152,6 +156,11 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     struct store *store;
     if (store_open(&store, a->out, stamp, a->retry_errors, e))
         return -1;
+    if (a->trace_hidden && hidden_writer_open(&settings.hidden, a->out, &settings.hidden_layers,
+                                              engine_info(o->m)->hidden_size, e)) {
+        store_abandon(store);
+        return -1;
+    }
     catch_signals();
     bool interrupted = false, all = !a->tasks.limit && !a->tasks.ids;
     const int64_t before = store_count(store);
@@ -170,6 +179,7 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     if (!failed && !interrupted && settings.prefixes)
         prefix_remove_files(settings.prefixes);
     prefix_close(settings.prefixes);
+    hidden_writer_close(settings.hidden);
     if (!failed) {
         stamp_close(store_stamp(store), o->tasks.datasets, o->tasks.suite.n_tasks, !interrupted);
         failed = store_finish(store, !interrupted, all, e);
@@ -218,6 +228,7 @@ int cmd_run(int argc, char **argv)
         {"--no-prefix-cache", OPT_FLAG, &a.no_prefix_cache, NULL, "compute what prompts share each time (same results)"},
         {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first prompt of each task, run nothing"},
         {"--trace", OPT_FLAG, &a.trace, NULL, "record every token with its entropy"},
+        {"--trace-hidden", OPT_STRING, &a.trace_hidden, "L", "record hidden rows of layers, 3 or 3,28 or all (probe fit)"},
         {"--retry-errors", OPT_FLAG, &a.retry_errors, NULL, "do samples again that ended in an error"},
         {0}};
     const struct usage usage = {

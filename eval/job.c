@@ -90,6 +90,7 @@ void job_free(struct job *j)
     ids_free(&j->prompt);
     free(j->soft);
     text_free(&j->record);
+    free(j->hidden);
     arena_free(&j->arena);
     free(j);
 }

@@ -23,6 +23,8 @@ struct job {
     double encode_ms;
     struct err err;             /* code != 0: what went wrong with this sample */
     struct text record;         /* the finished line; empty until done */
+    float *hidden;              /* [n_hidden, layers, hidden_size], if they are kept */
+    int n_hidden;
 };
 
 /* Copies the sample and renders its prompt. Errors of the sample itself end in job->err. max_audio_s: use at most so

@@ -168,6 +168,8 @@ static int open_batcher(struct runner *r, struct err *e)
     if (!r->batch && tune_batch(r->m, r->n_unstarted, &r->batch, e))
         return -1;
     r->batcher = batcher_new(r->m, r->probe, r->batch);
+    if (r->settings->hidden)
+        batcher_keep_hidden(r->batcher, r->settings->hidden_layers.layer, r->settings->hidden_layers.n);
     return 0;
 }
 
@@ -191,7 +193,11 @@ static void take_answers(struct runner *r)
 {
     struct answer a;
     while (r->batcher && batcher_take(r->batcher, &a)) {
-        job_finish(r->m, a.user, &a, r->settings->trace);
+        struct job *j = a.user;
+        job_finish(r->m, j, &a, r->settings->trace);
+        j->hidden = a.hidden;
+        j->n_hidden = a.n_hidden;
+        a.hidden = NULL;
         answer_free(&a);
     }
 }
@@ -200,6 +206,8 @@ static int write_finished(struct runner *r, struct err *e)
 {
     while (r->first && r->first->record.len) {
         struct job *j = r->first;
+        if (j->hidden && hidden_write(r->settings->hidden, j->spec->task, j->sample.id, j->hidden, j->n_hidden, e))
+            return -1;
         if (store_append(r->store, &j->record, e))
             return -1;
         progress_update(&r->progress, j->spec->task);

@@ -6,6 +6,7 @@
 
 #include "datasets/datasets.h"
 #include "engine/engine.h"
+#include "eval/hidden.h"
 #include "eval/prefix.h"
 #include "eval/store.h"
 #include "probe/probe.h"
@@ -18,6 +19,8 @@ struct run_settings {
     double max_audio_s;         /* use at most so much of each sound, 0: all of it */
     struct prefix_store *prefixes;          /* NULL: every prompt is computed from its first token */
     bool trace;
+    struct hidden_layers hidden_layers;     /* whose outputs go to `hidden` */
+    struct hidden_writer *hidden;           /* NULL: none do */
 };
 
 /* Runs all samples of the data sets that the store does not hold yet. Stops early, with *interrupted set, when *stop

@@ -116,6 +116,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->n_shards));
     if (settings->trace)
         cJSON_AddTrueToObject(identity, "trace");
+    if (settings->trace_hidden)
+        cJSON_AddStringToObject(identity, "trace_hidden", settings->trace_hidden);
     cJSON *tasks = cJSON_AddArrayToObject(identity, "tasks");
     for (int i = 0; i < n_tasks; i++)
         cJSON_AddItemToArray(tasks, task_identity(dataset_spec(datasets[i])));

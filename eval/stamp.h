@@ -14,6 +14,7 @@ struct stamp_settings {
     double max_audio_s;         /* 0: all of a sound */
     const char *mmproj, *probe; /* files named on the command line, NULL: none */
     bool trace;
+    const char *trace_hidden;   /* layers whose outputs are recorded, NULL: none */
 };
 /* The stamp with its "identity": whatever decides what a record says. The caller deletes it. */
 cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,

@@ -9,25 +9,12 @@
  * Everything is computed in double: hidden states have outlier channels, so the variance is taken around the mean, and
  * the result does not depend on the order in which a compiler would add floats.
  */
-#include "probe/probe.h"
+#include "probe/parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { N_HEAD_LAYERS = 3 };
-
-struct layer { float *weight, *bias; int out, in; };
-
-struct probe {
-    int layer, max_rows;
-    double eps;
-    struct layer norm;          /* out = in = dim; weight [dim] */
-    struct layer proj;          /* [width, dim] */
-    float *attn_query;          /* [width] */
-    struct layer head[N_HEAD_LAYERS];
-};
 
 static const char *const prefixes[] = {"handoff_probe.", "probe."};
 
@@ -79,7 +66,7 @@ static int read_layer(const struct weights *w, const char *prefix, const char *p
 
 static int read_tensors(struct probe *p, const struct weights *w, const char *prefix, struct err *e)
 {
-    static const char *const head[N_HEAD_LAYERS] = {"head.0", "head.2", "head.4"};
+    static const char *const head[PROBE_HEAD_LAYERS] = {"head.0", "head.2", "head.4"};
     char name[128];
     snprintf(name, sizeof name, "%sproj.weight", prefix);
     const struct tensor *t = weights_find(w, name);
@@ -98,9 +85,9 @@ static int read_tensors(struct probe *p, const struct weights *w, const char *pr
     if (!p->attn_query)
         return -1;
     int64_t in = width;
-    for (int i = 0; i < N_HEAD_LAYERS; i++) {
+    for (int i = 0; i < PROBE_HEAD_LAYERS; i++) {
         snprintf(name, sizeof name, "%s.weight", head[i]);
-        int64_t out = i == N_HEAD_LAYERS - 1 ? 1 : rows_of(w, prefix, name);
+        int64_t out = i == PROBE_HEAD_LAYERS - 1 ? 1 : rows_of(w, prefix, name);
         if (read_layer(w, prefix, head[i], out, in, &p->head[i], e))
             return -1;
         in = out;

@@ -45,4 +45,47 @@ int token_stats(const double *logits, int n, int32_t chosen, struct token_stats 
 struct entropy_summary { double mean, max, first, sum; };       /* NAN each if n is 0 */
 struct entropy_summary entropy_summarise(const double *entropy, int n);
 
+/* ---- fitting --------------------------------------------------------------------------------------------------- */
+
+/* Trains a probe on recorded hidden rows and verdicts: binary cross-entropy of p_wrong, AdamW (Loshchilov and Hutter
+ * 2019), the weights of the epoch with the least loss on the validation samples. The same samples and settings give
+ * the same probe, whatever the number of threads. */
+enum probe_pooling { POOL_ATTENTION, POOL_MEAN, POOL_LAST };
+
+struct fit_sample {
+    const float *rows;          /* the first row; row t is at rows + t * stride, [dim] */
+    size_t stride;
+    int n_rows;
+    bool wrong;
+    bool validation;            /* decides when to stop, is not trained on */
+};
+
+struct fit_settings {
+    int layer;                  /* goes into the probe */
+    int dim;                    /* width of a row */
+    enum probe_pooling pooling;
+    bool linear;                /* one linear map of the pooled, normed rows instead of the published network */
+    int width, head[2];         /* 0: as published, 32, 128 and 64 */
+    int max_rows;               /* 0: 1024 */
+    int max_epochs, patience;   /* 0: 60 epochs, stop after 12 without progress */
+    double rate, decay;         /* 0: 1.5e-3 and 0.02 */
+    uint64_t seed;
+    int n_threads;
+};
+
+struct fit_report {
+    int epochs, best_epoch;
+    double train_loss, validation_loss;     /* nats a sample, of the weights kept */
+};
+
+/* *p_wrong (caller frees, may be NULL): for every sample what the fitted probe says. *out is NULL for variants that the
+ * published network cannot express (linear, POOL_LAST). `tick`, if not NULL, is called after each epoch. */
+int probe_fit(struct probe **out, const struct fit_sample *samples, int n, const struct fit_settings *settings,
+              double **p_wrong, struct fit_report *report, void (*tick)(void *arg, int epoch, double loss), void *arg,
+              struct err *e);
+
+enum probe_file { PROBE_SAFETENSORS, PROBE_GGUF, PROBE_BIN };
+/* Writes a probe file that every verb's --probe takes. */
+int probe_save(const struct probe *p, enum probe_file kind, const char *path, struct err *e);
+
 #endif
