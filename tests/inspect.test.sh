@@ -36,7 +36,7 @@ if [ -d $tiny ]; then
         $types/types-kquants.gguf
     check "mixed types" says 'mixed types: Q2_K [0-9]+%, Q3_K' $types/types-kquants.gguf
     check "added tokens that llama.cpp splits" says '^  34 added tokens are typed as normal' $tiny/tiny-a-hybrid-q4_0.gguf
-    check "unused keys and values" says '^  12 of its tensors are keys and values of layers that share $folder
+    check "unused keys and values" says '^  12 of its tensors are keys and values of layers that share' $folder
     check "two lists of stop tokens" says 'ends at 1 by config.json and at 1 37 30 by generation_config.json' $folder
     check "a projector" says '^form +GGUF file, vision and audio towers' $tiny/mmproj-tiny-a-f16.gguf
     patched tokenizer.ggml.model tokenizer.ggml.modex $tiny/tiny-a-plain-f16.gguf
