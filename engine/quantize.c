@@ -166,6 +166,8 @@ static int open_job(struct quantize_job *job, struct err *e)
     if (!path_is_dir(q->in) && !(len > 5 && strcmp(q->in + len - 5, ".gguf") == 0) && !cq_is_bundle(q->in))
         return err_input(e, "%s: a checkpoint folder with config.json, a .gguf file or a Cactus bundle was expected",
                          q->in);
+    if (q->probe && q->no_probe)
+        return err_set(e, EXIT_USAGE, "quantize: --probe and --no-probe exclude each other");
     const char *mmproj = q->no_towers ? "none" : q->mmproj;
     if (pool_open(&job->pool, q->n_threads, e) || (q->imatrix && imatrix_open(&job->imatrix, q->imatrix, e)) ||
         documents_projector(&job->projector, &n_beside, q->in, mmproj, e) ||

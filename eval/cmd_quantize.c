@@ -115,7 +115,7 @@ static void put_table(struct text *t, const struct quantize_report *r)
         free(g[i].name);
     free(g);
     if (r->n_fallbacks)
-        text_printf(t, "%d matrices got another type than %s wants for them: their rows are no whole blocks of it\n",
+        text_printf(t, "%d of the matrices got another type than %s wants: their rows are no whole blocks of it\n",
                     r->n_fallbacks, r->type);
     text_put(t, r->notes.data ? r->notes.data : "", r->notes.len);
 }
