@@ -16,6 +16,7 @@ struct bench {
     struct engine *m;
     int prompt, rounds;
     bool json;
+    const char *only;           /* groups of figures, NULL: all */
     struct machine_limits limits;
     struct row_work work;
     float *logits;
@@ -49,35 +50,60 @@ static void report(struct bench *b, const char *name, const char *unit, double *
                share > 1 && strstr(of, "read") ? " (the weights lie in the cache)" : "");
         fflush(stdout);
     }
-    text_printf(&b->figures, "%s{\"name\":\"%s\",\"unit\":\"%s\",\"median\":%.5g,\"min\":%.5g,\"max\":%.5g,"
-                "\"limit\":%.5g,\"share\":%.4g,\"of\":\"%s\"}", b->figures.len ? "," : "", name, unit, s.median, s.lo,
-                s.hi, limit, share, of);
+    text_printf(&b->figures, "%s{\"name\":\"%s\",\"unit\":\"%s\",\"median\":%.5g,\"min\":%.5g,\"max\":%.5g,",
+                b->figures.len ? "," : "", name, unit, s.median, s.lo, s.hi);
+    text_printf(&b->figures, "\"limit\":%.5g,\"share\":%.4g,\"of\":\"%s\"}", limit, share, of);
 }
 
-/* Prompt tokens per second, with the last row's logits or those of all rows. */
-static int bench_prefill(struct bench *b, bool all_rows, struct err *e)
+/* Which rows of a prompt go through all layers, and for which the logits are made. */
+struct rows { const char *name; bool all, all_logits; };
+
+/* One prompt from its beginning; the last row's logits are always made. */
+static int read_prompt(struct bench *b, const struct rows *rows, float *hidden, float *logits, struct err *e)
 {
-    double rate[MAX_ROUNDS];
-    const size_t rows = all_rows ? (size_t)b->prompt : 1;
-    const double above = b->work.above + b->work.head;
-    float *logits = NEW(float, rows * (size_t)engine_info(b->m)->vocab_size);
-    int failed = 0;
-    for (int r = 0; r < b->rounds && !failed; r++) {
-        struct seq *s = seq_new(b->m);
-        struct step_input in = {.seq = s, .ids = b->ids, .n = b->prompt, .n_needed = (int)rows, .logits = logits};
-        const double start = clock_ms();
-        failed = engine_step(b->m, &in, 1, e);
-        rate[r] = b->prompt / (clock_ms() - start) * 1e3;
-        seq_free(s);
-    }
-    free(logits);
-    if (!failed)
-        report(b, all_rows ? "prompt, all rows" : "prompt, last row", "tokens/s", rate,
-               b->limits.f32 / (b->work.below + above * (double)rows / b->prompt), "float32 peak");
+    const int first = rows->all && !rows->all_logits ? b->prompt - 1 : 0;
+    struct seq *s = seq_new(b->m);
+    struct step_input in = {.seq = s, .ids = b->ids, .n = first, .n_needed = first, .norm = hidden};
+    int failed = first ? engine_step(b->m, &in, 1, e) : 0;
+    in = (struct step_input){.seq = s, .ids = b->ids + first, .n = b->prompt - first,
+                             .n_needed = rows->all_logits ? b->prompt : 1, .logits = logits};
+    failed = failed || engine_step(b->m, &in, 1, e) ? -1 : 0;
+    seq_free(s);
     return failed;
 }
 
-static int bench_decode(struct bench *b, int batch, struct err *e)
+static int bench_prompt(struct bench *b, const struct rows *rows, struct err *e)
+{
+    const struct model_info *info = engine_info(b->m);
+    const double n = b->prompt, through = rows->all ? n : 1, scored = rows->all_logits ? n : 1;
+    double rate[MAX_ROUNDS];
+    float *hidden = NEW(float, (size_t)b->prompt * (size_t)info->hidden_size);
+    float *logits = NEW(float, (size_t)scored * (size_t)info->vocab_size);
+    int failed = 0;
+    for (int r = 0; r < b->rounds && !failed; r++) {
+        const double start = clock_ms();
+        failed = read_prompt(b, rows, hidden, logits, e);
+        rate[r] = n / (clock_ms() - start) * 1e3;
+    }
+    free(hidden);
+    free(logits);
+    const double work = b->work.below + b->work.above * through / n + b->work.head * scored / n;
+    if (!failed)
+        report(b, rows->name, "tokens/s", rate, b->limits.f32 / work, "float32 peak");
+    return failed;
+}
+
+static int bench_prompts(struct bench *b, struct err *e)
+{
+    static const struct rows rows[] = {{"prompt, last row", false, false}, {"prompt, all rows", true, false},
+                                       {"prompt, all logits", true, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (bench_prompt(b, &rows[i], e))
+            return -1;
+    return 0;
+}
+
+static int bench_batch(struct bench *b, int batch, struct err *e)
 {
     struct seq *seq[MAX_BATCH];
     struct step_input in[MAX_BATCH];
@@ -109,6 +135,14 @@ static int bench_decode(struct bench *b, int batch, struct err *e)
     const double compute = b->limits.f32 / (b->work.below + b->work.above + b->work.head);
     report(b, name, "tokens/s", rate, memory < compute ? memory : compute,
            memory < compute ? "read bandwidth" : "float32 peak");
+    return 0;
+}
+
+static int bench_decode(struct bench *b, struct err *e)
+{
+    for (int batch = 1; batch <= MAX_BATCH; batch = batch == 1 ? 4 : batch * 2)
+        if (bench_batch(b, batch, e))
+            return -1;
     return 0;
 }
 
@@ -192,9 +226,17 @@ static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
     text_free(&file);
     if (failed)
         return -1;
-    report(b, kind == MEDIA_IMAGE ? "picture of 640 x 480" : "second of sound", "ms", ms, work / b->limits.f32 * 1e3,
-           "float32 peak");
+    report(b, kind == MEDIA_IMAGE ? "picture of 640 x 480" : "second of sound", "ms", ms,
+           work / b->limits.f32 * 1e3, "float32 peak");
     return 0;
+}
+
+static int bench_media(struct bench *b, struct err *e)
+{
+    const struct model_info *info = engine_info(b->m);
+    if (info->has_vision && bench_encoder(b, MEDIA_IMAGE, e))
+        return -1;
+    return info->has_audio ? bench_encoder(b, MEDIA_AUDIO, e) : 0;
 }
 
 /* ---- the whole job --------------------------------------------------------------------------------------------- */
@@ -202,8 +244,8 @@ static int bench_encoder(struct bench *b, enum media_kind kind, struct err *e)
 enum { JOB_TOKENS = JOB_PREFIX + JOB_OWN };
 
 /* Prompt `which` goes to the batcher; those behind it are known to come. */
-static int add_question(struct batcher *batcher, struct prefix_store *prefixes, const struct prefix_prompt *p, int which,
-                        struct err *e)
+static int add_question(struct batcher *batcher, struct prefix_store *prefixes, const struct prefix_prompt *p,
+                        int which, struct err *e)
 {
     struct answer_request r = {.settings = {.max_tokens = JOB_ANSWER, .ignore_eos = true}};
     int shared[JOB_SAMPLES];
@@ -243,8 +285,10 @@ static int run_job(struct bench *b, const struct prefix_prompt *p, struct err *e
     return failed;
 }
 
-static int bench_job(struct bench *b, struct err *e)
+static int bench_questions(struct bench *b, struct err *e)
 {
+    if (engine_info(b->m)->max_positions <= JOB_TOKENS + JOB_ANSWER)
+        return 0;
     const uint32_t vocab = (uint32_t)engine_info(b->m)->vocab_size;
     int32_t *ids = NEW(int32_t, JOB_SAMPLES * JOB_TOKENS);
     struct prefix_prompt prompts[JOB_SAMPLES];
@@ -281,28 +325,48 @@ static void report_machine(const struct bench *b)
     if (l->int8 > 0)
         printf(", %.0f int8", l->int8 / 1e9);
     printf("\na token: %.1f MB of weights read, %.1f M multiply-adds, of which %.1f M make keys and values and %.1f M "
-           "logits\n\n%-22s %9s %-8s %-20s %9s  %5s  limit is\n", b->work.bytes / 1e6,
-           (b->work.below + b->work.above + b->work.head) / 1e6, b->work.below / 1e6, b->work.head / 1e6, "figure",
-           "median", "", "spread", "limit", "share");
+           "logits\n\n", b->work.bytes / 1e6, (b->work.below + b->work.above + b->work.head) / 1e6,
+           b->work.below / 1e6, b->work.head / 1e6);
+    printf("%-22s %9s %-8s %-20s %9s  %5s  limit is\n", "figure", "median", "", "spread", "limit", "share");
+}
+
+enum { N_GROUPS = 4 };
+static const struct { const char *name; int (*measure)(struct bench *b, struct err *e); } groups[N_GROUPS] = {
+    {"prompt", bench_prompts}, {"decode", bench_decode}, {"questions", bench_questions}, {"media", bench_media}};
+
+/* Whether a list of names separated by commas (NULL: all) holds one. */
+static bool wanted(const char *only, const char *name)
+{
+    const size_t len = strlen(name);
+    for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == len && memcmp(at, name, len) == 0)
+            return true;
+    return !only;
+}
+
+static int check_only(const char *only, struct err *e)
+{
+    for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        bool known = false;
+        for (int i = 0; i < N_GROUPS; i++)
+            known |= strcspn(at, ",") == strlen(groups[i].name) && memcmp(at, groups[i].name, strcspn(at, ",")) == 0;
+        if (!known)
+            return err_set(e, EXIT_USAGE, "--only: prompt, decode, questions or media was expected, not \"%.*s\"",
+                           (int)strcspn(at, ","), at);
+    }
+    return 0;
 }
 
 static int bench_all(struct bench *b, struct err *e)
 {
-    const struct model_info *info = engine_info(b->m);
     engine_work(b->m, &b->work);
     engine_measure_limits(b->m, &b->limits);
     if (!b->json)
         report_machine(b);
-    if (bench_prefill(b, false, e) || bench_prefill(b, true, e))
-        return -1;
-    for (int batch = 1; batch <= MAX_BATCH; batch = batch == 1 ? 4 : batch * 2)
-        if (bench_decode(b, batch, e))
+    for (int i = 0; i < N_GROUPS; i++)
+        if (wanted(b->only, groups[i].name) && groups[i].measure(b, e))
             return -1;
-    if (info->max_positions > JOB_PREFIX + JOB_OWN + JOB_ANSWER && bench_job(b, e))
-        return -1;
-    if (info->has_vision && bench_encoder(b, MEDIA_IMAGE, e))
-        return -1;
-    return info->has_audio ? bench_encoder(b, MEDIA_AUDIO, e) : 0;
+    return 0;
 }
 
 static int print_json(const struct bench *b, struct err *e)
@@ -310,12 +374,13 @@ static int print_json(const struct bench *b, struct err *e)
     const struct model_info *info = engine_info(b->m);
     const struct machine_limits *l = &b->limits;
     struct text t = {0};
-    text_printf(&t, "{\"kernel\":\"%s\",\"threads\":%d,\"limits\":{\"read_bytes_per_s\":%.5g,\"f32\":%.5g,", info->kernel,
-                info->n_threads, l->read_bytes, l->f32);
+    text_printf(&t, "{\"kernel\":\"%s\",\"threads\":%d,", info->kernel, info->n_threads);
+    text_printf(&t, "\"limits\":{\"read_bytes_per_s\":%.5g,\"f32\":%.5g,", l->read_bytes, l->f32);
     text_printf(&t, l->bf16 > 0 ? "\"bf16\":%.5g," : "\"bf16\":null,", l->bf16);
     text_printf(&t, l->int8 > 0 ? "\"int8\":%.5g}," : "\"int8\":null},", l->int8);
-    text_printf(&t, "\"token\":{\"weight_bytes\":%.0f,\"multiply_adds\":%.0f,\"below\":%.0f,\"head\":%.0f},", b->work.bytes,
-                b->work.below + b->work.above + b->work.head, b->work.below, b->work.head);
+    text_printf(&t, "\"token\":{\"weight_bytes\":%.0f,\"multiply_adds\":%.0f,", b->work.bytes,
+                b->work.below + b->work.above + b->work.head);
+    text_printf(&t, "\"below\":%.0f,\"head\":%.0f},", b->work.below, b->work.head);
     text_printf(&t, "\"prompt\":%d,\"rounds\":%d,\"figures\":[%s]}\n", b->prompt, b->rounds,
                 b->figures.data ? b->figures.data : "");
     const int failed = cli_print(&t, e);
@@ -341,7 +406,7 @@ static int bench(struct bench *b, struct err *e)
 
 int cmd_bench(int argc, char **argv)
 {
-    const char *model = NULL, *mmproj = NULL, *kernel = NULL;
+    const char *model = NULL, *mmproj = NULL, *kernel = NULL, *only = NULL;
     int64_t threads = 0, prompt = 512, rounds = 5;
     bool json = false;
     const struct option options[] = {
@@ -351,25 +416,26 @@ int cmd_bench(int argc, char **argv)
         {"--kernel", OPT_STRING, &kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--prompt", OPT_INT, &prompt, "N", "tokens of the prompt (512)"},
         {"--rounds", OPT_INT, &rounds, "N", "measurements of each figure (5)"},
+        {"--only", OPT_STRING, &only, "G,...", "some of prompt, decode, questions, media (all)"},
         {"--json", OPT_FLAG, &json, NULL, "print JSON"},
         {0}};
     const struct usage usage = {
         "bench", "--model M [options]",
-        "Speed of this checkpoint on this machine, beside the limits that are measured on the machine in the same run:\n"
+        "Speed of this checkpoint on this machine, beside the limits of the machine, measured in the same run:\n"
         "prompts, decoding with several samples in flight, 5-shot questions, pictures and sounds.",
         options, "handoff bench --model datasets/mini/checkpoint"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)
         return cli_end(stop, &e);
-    struct bench b = {.prompt = (int)prompt, .rounds = (int)rounds, .json = json};
+    struct bench b = {.prompt = (int)prompt, .rounds = (int)rounds, .json = json, .only = only};
     const struct engine_options o = {.n_threads = (int)threads, .kernel = kernel, .mmproj = mmproj};
     if (!model)
         err_set(&e, EXIT_USAGE, "bench: --model is missing; see \"handoff bench --help\"");
     int failed = !model || cli_range("--threads", (double)threads, 0, 1024, &e) ||
                  cli_range("--prompt", (double)prompt, 1, 1 << 20, &e) ||
                  cli_range("--rounds", (double)rounds, 1, MAX_ROUNDS, &e) ||
-                 engine_open(&b.m, model, &o, &e) || bench(&b, &e);
+                 check_only(only, &e) || engine_open(&b.m, model, &o, &e) || bench(&b, &e);
     engine_close(b.m);
     return failed ? cli_fail(&e) : EXIT_DONE;
 }
