@@ -12,7 +12,7 @@ enum { MAX_STOPS = 32 };
 
 static const char *const architectures[] = {"gemma4", "gemma-4-e2b-it-hybrid"};
 
-static const char *architecture_of(const struct gguf *g)
+const char *gguf_decoder_architecture(const struct gguf *g)
 {
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
         if (gguf_equals(g, "general.architecture", architectures[i]))
@@ -22,8 +22,8 @@ static const char *architecture_of(const struct gguf *g)
 
 enum gguf_content gguf_content(const struct gguf *g)
 {
-    return architecture_of(g) ? GGUF_DECODER : gguf_equals(g, "general.architecture", "clip") ? GGUF_PROJECTOR
-                                                                                             : GGUF_OTHER;
+    return gguf_decoder_architecture(g) ? GGUF_DECODER
+           : gguf_equals(g, "general.architecture", "clip") ? GGUF_PROJECTOR : GGUF_OTHER;
 }
 
 static double read_number(struct gguf_reader *r, const char *name, uint64_t i, const double *fallback)
@@ -347,7 +347,7 @@ static int refuse_architecture(const struct gguf *g, struct err *e)
 
 int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, const struct weights *w, struct err *e)
 {
-    struct gguf_reader r = {.g = g, .prefix = architecture_of(g), .e = e};
+    struct gguf_reader r = {.g = g, .prefix = gguf_decoder_architecture(g), .e = e};
     const struct gguf_value *tokens, *types, *merges;
     *d = (struct gguf_documents){.architecture = r.prefix};
     if (!r.prefix)

@@ -12,6 +12,8 @@
 
 enum gguf_content { GGUF_OTHER, GGUF_DECODER, GGUF_PROJECTOR };
 enum gguf_content gguf_content(const struct gguf *g);
+/* The architecture's name of a decoder, which its keys begin with; NULL: it is none. */
+const char *gguf_decoder_architecture(const struct gguf *g);
 /* The name that a checkpoint folder has for a tensor ("model.layers.3.mlp.up_proj.weight"); the name itself where
  * there is none. From the arena. */
 const char *gguf_tensor_name(struct arena *a, const char *name);

@@ -347,6 +347,39 @@ static enum tensor_type type_of(const struct ggml_type *t)
            strcmp(t->name, "F16") == 0 ? TENSOR_F16 : TENSOR_BF16;
 }
 
+/* One matrix with the rows of queries, keys and values, which llama.cpp reads as well: three that follow each other.
+ * False if it is none, or has other sizes than the metadata say. */
+static bool split_qkv(const struct gguf *first, const char *name, const struct tensor *t, struct arena *a,
+                      struct tensor_list *out)
+{
+    static const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
+    struct err ignored;
+    struct gguf_reader r = {.g = first, .prefix = gguf_decoder_architecture(first), .e = &ignored};
+    int layer, end = 0;
+    if (sscanf(name, "blk.%5d.attn_qkv.weight%n", &layer, &end) != 1 || !end || name[end] || layer < 0 ||
+        t->n_dims != 2 || t->dim[0] < 1)
+        return false;
+    const uint64_t i = (uint64_t)layer;
+    const bool sliding = gguf_read(&r, "attention.sliding_window_pattern", i) != 0;
+    const double head = gguf_read(&r, sliding ? "attention.key_length_swa" : "attention.key_length", i);
+    const double queries = head * gguf_read(&r, "attention.head_count", i);
+    const double keys = head * gguf_read(&r, "attention.head_count_kv", i);
+    if (r.bad || !(queries >= 1) || !(keys >= 1) || queries + 2 * keys != (double)t->dim[0])
+        return false;
+    const size_t row_bytes = t->n_bytes / (size_t)t->dim[0];
+    size_t at = 0;
+    for (int k = 0; k < 3; k++) {
+        struct tensor part = *t;
+        part.name = gguf_tensor_name(a, arena_printf(a, "blk.%d.%s.weight", layer, parts[k]));
+        part.dim[0] = (int64_t)(k ? keys : queries);
+        part.data = (const uint8_t *)t->data + at;
+        part.n_bytes = (size_t)part.dim[0] * row_bytes;
+        at += part.n_bytes;
+        tensor_list_push(out, &part);
+    }
+    return true;
+}
+
 void gguf_tensors(const struct gguf *g, const struct gguf *first, struct arena *a, struct tensor_list *out)
 {
     const enum gguf_content content = gguf_content(first);
@@ -360,7 +393,8 @@ void gguf_tensors(const struct gguf *g, const struct gguf *first, struct arena *
             t.dim[d] = (int64_t)from->ne[t.n_dims - 1 - d];
         if (content == GGUF_PROJECTOR)
             restore_layout(a, &t);
-        tensor_list_push(out, &t);
+        if (content != GGUF_DECODER || !split_qkv(first, from->name, &t, a, out))
+            tensor_list_push(out, &t);
     }
 }
 

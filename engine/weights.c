@@ -205,10 +205,11 @@ static int open_gguf(struct weights *w, const char *path, struct err *e)
     struct gguf first, part;
     int n_parts = 0;
     int64_t stated;
-    const size_t before = w->list.n;
+    size_t n_tensors;
     if (gguf_parse(&w->files[w->n_files - 1], &w->arena, &first, e) || gguf_split(&first, 0, &n_parts, &stated, e))
         return -1;
     gguf_tensors(&first, &first, &w->arena, &w->list);
+    n_tensors = first.n_tensors;
     for (int i = 1; i < n_parts; i++) {
         char *name = gguf_part_path(path, i, n_parts);
         int n = n_parts;
@@ -218,11 +219,12 @@ static int open_gguf(struct weights *w, const char *path, struct err *e)
         if (bad)
             return -1;
         gguf_tensors(&part, &first, &w->arena, &w->list);
+        n_tensors += part.n_tensors;
     }
-    if (stated >= 0 && (size_t)stated != w->list.n - before)
+    if (stated >= 0 && (size_t)stated != n_tensors)
         return err_input(e, "%s: split.tensors.count: %lld tensors in all parts were expected, not %zu", path,
-                         (long long)stated, w->list.n - before);
-    return w->list.n > before ? 0 : err_input(e, "%s: it holds no tensors", path);
+                         (long long)stated, n_tensors);
+    return n_tensors ? 0 : err_input(e, "%s: it holds no tensors", path);
 }
 
 /* One tensor file without its bundle: as it is stored, under the name of the file. */

@@ -416,6 +416,57 @@ static void expect_towers(const char *model, const char *mmproj, bool expected, 
     engine_close(m);
 }
 
+/* The queries, keys and values of layer 0 as one matrix give the same model. */
+static void fused_queries_keys_values(void)
+{
+    struct engine *m = NULL;
+    struct err e = {0};
+    char a[65], b[65];
+    if (!open_source(MODEL))
+        SKIP("no " MODEL);
+    const struct gguf_tensor *part[3] = {NULL};
+    static const char *const names[] = {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight"};
+    struct gguf changed = source;
+    struct text rows = {0};
+    changed.tensors = NEW(struct gguf_tensor, source.n_tensors);
+    changed.n_tensors = 0;
+    for (size_t i = 0; i < source.n_tensors; i++) {
+        int k = 0;
+        while (k < 3 && strcmp(source.tensors[i].name, names[k]) != 0)
+            k++;
+        if (k < 3)
+            part[k] = &source.tensors[i];
+        else
+            changed.tensors[changed.n_tensors++] = source.tensors[i];
+    }
+    struct gguf_tensor fused = *part[0];
+    for (int k = 0; k < 3; k++) {
+        CHECK(part[k]->type == part[0]->type);
+        text_put(&rows, part[k]->data, part[k]->n_bytes);
+        fused.ne[1] += k ? part[k]->ne[1] : 0;
+    }
+    fused.name = "blk.0.attn_qkv.weight";
+    fused.data = (const uint8_t *)rows.data;
+    fused.n_bytes = rows.len;
+    changed.tensors[changed.n_tensors++] = fused;
+    struct recipe r = {.g = &changed, .metadata = true, .end = changed.n_tensors};
+    write_gguf(scratch_path("fused.gguf"), &r);
+    if (CHECK_MSG(engine_open(&m, scratch_path("fused.gguf"), NULL, &e) == 0, "%s", e.msg))
+        weights_fingerprint(engine_weights(m), a);
+    engine_close(m);
+    if (CHECK(engine_open(&m, MODEL, NULL, &e) == 0))
+        weights_fingerprint(engine_weights(m), b);
+    engine_close(m);
+    CHECK_STR(a, b);
+    const struct value heads = {.key = ARCH ".attention.head_count_kv", .kind = GGUF_U32, .number = 2};
+    r.values = &heads;
+    r.n_values = 1;
+    write_gguf(scratch_path("fused.gguf"), &r);
+    expect_refused(scratch_path("fused.gguf"), NULL, "fused with other heads", "self_attn.q_proj.weight is missing");
+    free(changed.tensors);
+    text_free(&rows);
+}
+
 static void expect_odd(const struct recipe *r, const char *pattern)
 {
     struct checkpoint_facts facts;
@@ -497,6 +548,7 @@ int main(void)
     RUN(other_towers);
     RUN(towers_beside);
     RUN(oddities);
+    RUN(fused_queries_keys_values);
     arena_free(&arena);
     map_close(&file);
     char command[64];
