@@ -279,8 +279,9 @@ static int open_tower(struct conformer *c, const struct weights *w, const cJSON 
     if (weights_expect_layers(w, "model.audio_tower.layers.", c->n_layers, where, e))
         return -1;
     snprintf(s.prefix, sizeof s.prefix, "model.");
+    const cJSON *nested = json_get(root, "text_config");         /* a folder with the decoder alone has none */
     int64_t hidden;
-    if (json_int(json_get(root, "text_config"), "hidden_size", 1, 1 << 16, 0, &hidden, "config.json: text_config", e) ||
+    if (json_int(nested ? nested : root, "hidden_size", 1, 1 << 16, 0, &hidden, "config.json: text_config", e) ||
         find_matrix(&s, "audio_tower.output_proj.weight", c->output_width, c->width, &c->output_proj) ||
         read_vector(&s, "audio_tower.output_proj.bias", c->output_width, &c->output_bias) ||
         find_matrix(&s, "embed_audio.embedding_projection.weight", hidden, c->output_width, &c->embedding))

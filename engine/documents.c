@@ -60,6 +60,20 @@ static int open_folder(struct documents *d, const char *path, struct err *e)
     return read_json(&d->processor, path, "preprocessor_config.json", MAX_JSON, false, e);
 }
 
+/* The ids of the placeholders in prompts, where the configuration of a model without towers leaves them out. */
+static void add_placeholders(struct documents *d)
+{
+    const cJSON *t;
+    for (const struct gguf_mark *mark = gguf_marks; mark->key; mark++)
+        cJSON_ArrayForEach(t, json_get(d->tokenizer.json, "added_tokens")) {
+            const char *content = json_string(t, "content");
+            const cJSON *id = json_get(t, "id");
+            if (content && cJSON_IsNumber(id) && strcmp(content, mark->piece) == 0 &&
+                !json_get(d->config.json, mark->key))
+                cJSON_AddNumberToObject(d->config.json, mark->key, id->valuedouble);
+        }
+}
+
 /* ---- GGUF ------------------------------------------------------------------------------------------------------ */
 
 static int read_model(struct documents *d, const char *path, const struct weights *w, struct err *e)
@@ -89,7 +103,10 @@ static int read_projector(struct documents *d, const char *path, const struct we
     struct gguf g;
     if (map_open(&file, path, e))
         return -1;
-    d->processor.where = mem_strdup(path);
+    cJSON_Delete(d->processor.json);
+    free(d->processor.where);
+    d->processor = (struct document){NULL, mem_strdup(path)};
+    add_placeholders(d);
     const int bad = gguf_parse(&file, &a, &g, e) || gguf_towers_read(d->config.json, &d->processor.json, &g, w, e);
     arena_free(&a);
     map_close(&file);
@@ -102,18 +119,15 @@ static bool is_projector_name(const char *name)
     return strncmp(name, "mmproj", 6) == 0 && n > 11 && strcmp(name + n - 5, ".gguf") == 0;
 }
 
-int documents_projector(char **out, int *n_beside, const char *path, const char *asked, struct err *e)
+void documents_projector(char **out, int *n_beside, const char *path, const char *asked)
 {
     *out = NULL;
     *n_beside = 0;
     if (asked && strcmp(asked, "none") == 0)
-        return 0;
-    if (path_is_dir(path) || cq_is_bundle(path))
-        return !asked ? 0 : err_set(e, EXIT_USAGE, "%s: --mmproj goes with a GGUF model; a folder holds its own towers",
-                                    path);
-    if (asked) {
-        *out = mem_strdup(asked);
-        return 0;
+        return;
+    if (asked || path_is_dir(path) || cq_is_bundle(path)) {
+        *out = asked ? mem_strdup(asked) : NULL;
+        return;
     }
     char *folder = mem_strndup(path, (size_t)(path_base(path) - path));
     DIR *dir = opendir(*folder ? folder : ".");
@@ -126,7 +140,15 @@ int documents_projector(char **out, int *n_beside, const char *path, const char 
     if (dir)
         closedir(dir);
     free(folder);
-    return 0;
+}
+
+int documents_add_projector(struct weights *w, const char *path, const char *projector, struct err *e)
+{
+    for (size_t i = 0; projector && i < weights_count(w); i++)
+        if (strstr(weights_at(w, i)->name, "vision_tower.") || strstr(weights_at(w, i)->name, "audio_tower."))
+            return err_set(e, EXIT_USAGE, "%s: --mmproj goes with a model that has no towers; this one holds its own",
+                           path);
+    return projector ? weights_add(w, projector, e) : 0;
 }
 
 /* ---- both ------------------------------------------------------------------------------------------------------ */
@@ -136,8 +158,8 @@ int documents_open(struct documents *d, const char *path, const char *projector,
 {
     *d = (struct documents){0};
     struct bundle *bundle = weights_bundle(w);
-    const int bad = bundle ? cq_bundle_documents(d, bundle, w, e) : path_is_dir(path) ? open_folder(d, path, e)
-                    : read_model(d, path, w, e) || (projector && read_projector(d, projector, w, e));
+    const int bad = (bundle ? cq_bundle_documents(d, bundle, w, e) : path_is_dir(path) ? open_folder(d, path, e)
+                     : read_model(d, path, w, e)) || (projector && read_projector(d, projector, w, e));
     if (bad)
         documents_close(d);
     return bad ? -1 : 0;

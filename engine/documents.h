@@ -20,8 +20,10 @@ int documents_open(struct documents *d, const char *path, const char *projector,
                    struct err *e);
 void documents_close(struct documents *d);              /* harmless on {0} */
 
-/* The projector file for a GGUF model: *out is `asked`, or the only mmproj*.gguf beside the model, or NULL for "none",
- * for a folder, and where none or several lie there (*n_beside says how many). The caller frees it. */
-int documents_projector(char **out, int *n_beside, const char *path, const char *asked, struct err *e);
+/* The projector file: *out is `asked`, or the only mmproj*.gguf beside a GGUF model, or NULL for "none", for a folder
+ * or bundle, and where none or several lie there (*n_beside says how many). The caller frees it. */
+void documents_projector(char **out, int *n_beside, const char *path, const char *asked);
+/* Adds its tensors (NULL: none) to those of the model at `path`, which must have no towers yet. */
+int documents_add_projector(struct weights *w, const char *path, const char *projector, struct err *e);
 
 #endif

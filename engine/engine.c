@@ -87,9 +87,9 @@ static int open_documents(struct engine *m, struct err *e)
 /* Weights, then the documents; both may come from a second file with the towers. */
 static int open_files(struct engine *m, const char *mmproj, struct err *e)
 {
-    return documents_projector(&m->projector, &m->n_projectors, m->path, mmproj, e) ||
-           weights_open(&m->weights, m->path, e) ||
-           (m->projector && weights_add(m->weights, m->projector, e)) || open_documents(m, e) ? -1 : 0;
+    documents_projector(&m->projector, &m->n_projectors, m->path, mmproj);
+    return weights_open(&m->weights, m->path, e) ||
+           documents_add_projector(m->weights, m->path, m->projector, e) || open_documents(m, e) ? -1 : 0;
 }
 
 static void fill_info(struct engine *m)

@@ -292,17 +292,18 @@ static void add_stops(const struct gguf *g, const struct vocabulary *v, cJSON *e
     }
 }
 
+const struct gguf_mark gguf_marks[] = {
+    {"image_token_id", "<|image|>"}, {"boi_token_id", "<|image>"}, {"eoi_token_id", "<image|>"},
+    {"audio_token_id", "<|audio|>"}, {"boa_token_id", "<|audio>"}, {"eoa_token_id", "<audio|>"},
+    {"video_token_id", "<|video|>"}, {0}};
+
 static void add_ids(const struct gguf *g, const struct vocabulary *v, cJSON *config)
 {
-    static const char *const marks[][2] = {
-        {"image_token_id", "<|image|>"}, {"boi_token_id", "<|image>"}, {"eoi_token_id", "<image|>"},
-        {"audio_token_id", "<|audio|>"}, {"boa_token_id", "<|audio>"}, {"eoa_token_id", "<audio|>"},
-        {"video_token_id", "<|video|>"}};
     add_stops(g, v, cJSON_AddArrayToObject(config, "eos_token_id"));
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        int id = find_piece(v, marks[i][1]);
+    for (const struct gguf_mark *mark = gguf_marks; mark->key; mark++) {
+        int id = find_piece(v, mark->piece);
         if (id >= 0)
-            cJSON_AddNumberToObject(config, marks[i][0], id);
+            cJSON_AddNumberToObject(config, mark->key, id);
     }
 }
 

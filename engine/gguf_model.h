@@ -35,6 +35,10 @@ struct gguf_documents {
 int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, const struct weights *w, struct err *e);
 void gguf_documents_free(struct gguf_documents *d);
 
+/* Pieces that stand for media in a prompt, and the keys of their ids in config.json; an entry without a key ends it. */
+struct gguf_mark { const char *key, *piece; };
+extern const struct gguf_mark gguf_marks[];
+
 /* Adds what a projector file says to config.json (vision_config, audio_config) and makes a processor_config.json
  * (gguf_towers.c). */
 int gguf_towers_read(cJSON *config, cJSON **processor, const struct gguf *g, const struct weights *w, struct err *e);

@@ -168,11 +168,10 @@ static int open_job(struct quantize_job *job, struct err *e)
                          q->in);
     if (q->probe && q->no_probe)
         return err_set(e, EXIT_USAGE, "quantize: --probe and --no-probe exclude each other");
-    const char *mmproj = q->no_towers ? "none" : q->mmproj;
+    documents_projector(&job->projector, &n_beside, q->in, q->no_towers ? "none" : q->mmproj);
     if (pool_open(&job->pool, q->n_threads, e) || (q->imatrix && imatrix_open(&job->imatrix, q->imatrix, e)) ||
-        documents_projector(&job->projector, &n_beside, q->in, mmproj, e) ||
         weights_open(&job->weights, q->in, e) ||
-        (job->projector && weights_add(job->weights, job->projector, e)) ||
+        documents_add_projector(job->weights, q->in, job->projector, e) ||
         (q->probe && weights_add(job->weights, q->probe, e)) ||
         documents_open(&job->documents, q->in, job->projector, job->weights, e))
         return -1;

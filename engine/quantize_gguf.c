@@ -437,7 +437,8 @@ static int write_projector(struct quantize_job *job, const char *model_path, str
         bad = open_towers(&towers, job, e) ||
               ((towers.vision || towers.audio) && write_towers(job, &towers, folder, e));
     close_towers(&towers);
-    if (!bad && documents_projector(&found, &n_beside, model_path, NULL, NULL) == 0 && n_beside > 1)
+    documents_projector(&found, &n_beside, model_path, NULL);
+    if (!bad && n_beside > 1)
         text_printf(&job->report->notes, "%d files mmproj*.gguf lie beside the model: name one with --mmproj\n",
                     n_beside);
     free(found);

@@ -146,9 +146,9 @@ static int open_tensors(struct vision *v, const struct weights *w, const cJSON *
                         struct err *e)
 {
     const int64_t patch_size = (int64_t)v->grid.patch * v->grid.patch * 3;
+    const cJSON *nested = json_get(config, "text_config");       /* a folder with the decoder alone has none */
     int64_t text_width, n_positions;
-    if (json_int(json_get(config, "text_config"), "hidden_size", 1, 1 << 20, 0, &text_width,
-                 "config.json: text_config", e) ||
+    if (json_int(nested ? nested : config, "hidden_size", 1, 1 << 20, 0, &text_width, "config.json: text_config", e) ||
         json_int(vision, "position_embedding_size", 1, 1 << 20, 0, &n_positions, where, e))
         return -1;
     v->patch_proj = weights_tensor(w, "model.vision_tower.patch_embedder.input_proj.weight", 2,

@@ -411,7 +411,7 @@ int cmd_bench(int argc, char **argv)
     bool json = false;
     const struct option options[] = {
         {"--model", OPT_STRING, &model, "M", "checkpoint folder or .gguf file"},
-        {"--mmproj", OPT_STRING, &mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--mmproj", OPT_STRING, &mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--threads", OPT_INT, &threads, "N", "threads (all)"},
         {"--kernel", OPT_STRING, &kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
         {"--prompt", OPT_INT, &prompt, "N", "tokens of the prompt (512)"},

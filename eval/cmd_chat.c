@@ -259,7 +259,7 @@ int cmd_chat(int argc, char **argv)
     struct chat_args a = {.max_tokens = 1024, .threshold = 0.85, .probe_layer = -1};
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
-        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--system", OPT_STRING, &a.system, "TEXT", "system message"},

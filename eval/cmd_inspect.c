@@ -296,7 +296,7 @@ int cmd_inspect(int argc, char **argv)
     const struct option options[] = {
         {"--data", OPT_STRING, &a.data, "TASK=PATH", "a data set instead of a file"},
         {"--json-lines", OPT_FLAG, &a.json_lines, NULL, "with --data: every sample as a line of JSON"},
-        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--tensor", OPT_STRING, &a.tensor, "NAME", "write this tensor as float32"},
@@ -304,8 +304,9 @@ int cmd_inspect(int argc, char **argv)
         {0}};
     const struct usage usage = {
         "inspect", "(FILE [--mmproj F] [--probe F] [--tensor NAME --out F.npy] | --data TASK=PATH [--json-lines])",
-        "What a checkpoint, a run or a data set holds, and what is odd about a checkpoint: a label that is not its mix,\n"
-        "tensors that nothing reads, a template that makes other prompts, why it cannot run here.", options, "handoff inspect datasets/mini/checkpoint"};
+        "What a checkpoint, a run or a data set holds, and what is odd about a checkpoint: a label that is not its\n"
+        "mix, tensors that nothing reads, a template that makes other prompts, why it cannot run here.",
+        options, "handoff inspect datasets/mini/checkpoint"};
     struct err e = {0};
     int stop = cli_parse(&usage, argc, argv, &files, &e);
     if (stop)

@@ -214,7 +214,7 @@ int cmd_run(int argc, char **argv)
     struct run_args a = {.tasks.shots = -1, .probe_layer = -1};
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
-        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         TASK_OPTIONS(a.tasks),

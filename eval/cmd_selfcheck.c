@@ -205,7 +205,7 @@ int cmd_selfcheck(int argc, char **argv)
     bool json = false, same = false;
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
-        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--json", OPT_FLAG, &json, NULL, "print JSON"},

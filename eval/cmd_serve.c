@@ -137,7 +137,7 @@ int cmd_serve(int argc, char **argv)
                            .slow = 30, .timeout = 600, .threshold = NAN};
     const struct option options[] = {
         {"--model", OPT_STRING, &a.model, "M", "checkpoint folder or .gguf file"},
-        {"--mmproj", OPT_STRING, &a.mmproj, "F", "towers of a .gguf model (the one mmproj*.gguf beside it); none"},
+        {"--mmproj", OPT_STRING, &a.mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--probe", OPT_STRING, &a.probe, "F", "handoff probe from another file (the checkpoint's own)"},
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--host", OPT_STRING, &a.host, "H", "address to listen on (127.0.0.1: this machine only)"},

@@ -201,6 +201,16 @@ static void three_files(void)
     check_case("text_short");
 }
 
+/* A folder with the decoder and the probe alone takes its towers from a projector file. */
+static void folder_and_towers(void)
+{
+    if (!file_exists(TINY "README.md"))
+        SKIP("no " TINY);
+    model = MODEL "tiny-a-hybrid --mmproj " TINY "mmproj-tiny-a-bf16.gguf --image-tokens 70";
+    check_kind("image", 7);
+    check_kind("mixed", 2);
+}
+
 int main(void)
 {
     char command[256];
@@ -214,6 +224,7 @@ int main(void)
     RUN(mixed_cases);
     RUN(gguf_cases);
     RUN(three_files);
+    RUN(folder_and_towers);
     RUN(through_run);
     snprintf(command, sizeof command, "rm -rf %s", scratch);
     return system(command) ? 1 : test_report();

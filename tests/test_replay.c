@@ -44,7 +44,8 @@ static void fails(const char *command, int status, const char *pattern)
 {
     struct text out = {0};
     const int got = shell(command, &out);
-    CHECK_MSG(got == status && out.data && strstr(out.data, pattern) && strchr(out.data, '\n') == out.data + out.len - 1,
+    const bool one_line = out.data && strchr(out.data, '\n') == out.data + out.len - 1;
+    CHECK_MSG(got == status && one_line && strstr(out.data, pattern),
               "status %d of %s: %.300s", got, command, out.data ? out.data : "");
     text_free(&out);
 }
