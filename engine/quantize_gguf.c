@@ -170,11 +170,10 @@ static bool code_row(void *arg, int64_t row, float *x, int64_t columns, uint8_t 
 {
     const struct coding *c = arg;
     const float limit = c->type->id == 1 ? 65520 : INFINITY;
-    int beyond = 0;
+    bool fits = true;
     (void)row;
     for (int64_t i = 0; i < columns; i++)
-        beyond |= !(fabsf(x[i]) < limit);
-    const bool fits = !beyond;
+        fits &= fabsf(x[i]) < limit;
     if (fits || c->any_value)
         quantize_row(c->type, x, columns, c->importance, out);
     return fits || c->any_value;

@@ -1,5 +1,6 @@
 /* cmd_compare.c - the verb `compare`: did a new quant, or a new build, make it worse? */
 #include "eval/compares.h"
+#include "eval/engines.h"
 #include "eval/split.h"
 
 #include <stdlib.h>
@@ -8,7 +9,8 @@ static struct inputs in = INPUTS_DEFAULT;
 static struct compare_options o = COMPARE_OPTIONS_DEFAULT;
 static const char *junit;
 static struct split_options split;
-static bool detail, replay;
+static bool detail, replay, engines;
+static double tolerance = 1e-3;
 
 static const struct option options[] = {
     FORMAT_OPTIONS(in),
@@ -29,6 +31,8 @@ static const struct option options[] = {
     {"--model-new", OPT_STRING, &split.model_new, "M", "with --replay: where NEW's checkpoint lies now"},
     {"--data", OPT_STRINGS, &split.replay.data, "TASK=PATH", "with --replay: where a data set lies now"},
     {"--limit", OPT_INT, &split.replay.limit, "N", "with --replay: the first N answers of each hold-out"},
+    {"--engines", OPT_FLAG, &engines, NULL, "runs of two engines: where their samples part ways"},
+    {"--tolerance", OPT_DOUBLE, &tolerance, "X", "with --engines: of confidence, log-probability, entropy (0.001)"},
     {"--junit", OPT_STRING, &junit, "FILE", "write the verdicts as JUnit XML for CI"},
     {0}};
 
@@ -84,6 +88,29 @@ static int print_result(const struct compare_result *result, struct err *e)
     return failed;
 }
 
+/* Stamps of two engines have little in common, so they are not asked. */
+static int compare_engines(const struct strings *sources, struct err *e)
+{
+    struct records r[2] = {0};
+    struct engines_result result;
+    struct arena arena = {0};
+    struct text out = {0};
+    if (sources->n != 2 || !(tolerance >= 0))
+        return err_set(e, EXIT_USAGE, "compare --engines: two runs and a --tolerance from 0 up were expected");
+    int failed = inputs_check(&in, e) || inputs_open(&in, sources->at[0], &r[0], e) ||
+                 inputs_open(&in, sources->at[1], &r[1], e) ||
+                 engines_compare(&result, &in, &r[0], &r[1], tolerance, &arena, e) ? -1 : 0;
+    if (!failed) {
+        report_engines(&result, inputs_format(&in), &out);
+        failed = cli_print(&out, e);
+    }
+    records_close(&r[0]);
+    records_close(&r[1]);
+    arena_free(&arena);
+    text_free(&out);
+    return failed;
+}
+
 int cmd_compare(int argc, char **argv)
 {
     struct strings sources = {0};
@@ -95,6 +122,11 @@ int cmd_compare(int argc, char **argv)
     int stop = cli_parse(&usage, argc, argv, &sources, &e);
     if (stop)
         return cli_end(stop, &e);
+    if (engines) {
+        stop = compare_engines(&sources, &e) ? -1 : 0;
+        free(sources.at);
+        return stop ? cli_end(stop, &e) : EXIT_DONE;
+    }
     o.give_back = !replay;
     in.replays = replay;
     int failed = check(&sources, &e) || inputs_open(&in, sources.at[0], &r[0], &e) ||

@@ -244,6 +244,26 @@ struct compare_result {
 
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
 
+/* Two engines on the same questions. A sample counts where the two first part ways: in the tokens of the prompt, the
+ * decoded pixels or mel frames, the answer, the figures of the same answer (arithmetic), or only in the confidence
+ * (probe); UNTOLD: the confidence differs and the records do not say whether the figures do. */
+enum engine_difference { ENGINE_SAME, ENGINE_TOKENS, ENGINE_MEDIA, ENGINE_ANSWER, ENGINE_ARITHMETIC, ENGINE_PROBE,
+                         ENGINE_UNTOLD, N_ENGINE_DIFFERENCES };
+const char *engine_difference_name(enum engine_difference d);
+struct engines_row {
+    const char *task;                   /* "all" for the last */
+    int64_t n, count[N_ENGINE_DIFFERENCES];
+    int64_t n_drift;                    /* samples with a confidence in both */
+    double drift[N_ENGINE_DIFFERENCES]; /* parts of the mean change of the confidence; NaN without any */
+};
+struct engines_result {
+    const char *base, *other;
+    double tolerance;
+    int n_rows;
+    const struct engines_row *rows;
+    const char *first[N_ENGINE_DIFFERENCES];    /* "TASK ID" of the first sample of each kind, NULL: none */
+};
+
 /* Counts are whole numbers as doubles; NaN: no number of samples answers the question. */
 struct plan_task {
     const char *task;

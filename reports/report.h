@@ -22,6 +22,8 @@ void report_thresholds_file(const struct calibrate_result *r, struct text *out);
 void report_compare(const struct compare_result *r, enum report_format format, bool detail, struct text *out);
 /* Tables by hold-out, one for each model; JSON is one value without a line feed. */
 void report_replay(const struct replay_result *r, enum report_format format, struct text *out);
+/* Where two engines part ways, by hold-out. */
+void report_engines(const struct engines_result *r, enum report_format format, struct text *out);
 void report_plan(const struct plan_result *r, enum report_format format, struct text *out);
 void report_compare_junit(const struct compare_result *r, struct text *out);
 
