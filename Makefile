@@ -4,7 +4,7 @@ CC      ?= cc
 BUILD   ?= build
 PREFIX  ?= /usr/local
 OPT     ?= -O2 -g
-DEPS     = libcjson sndfile soxr libzip zlib libjpeg libwebp libzstd libbrotlidec liblz4 nettle expat openblas libmicrohttpd
+DEPS     = libcjson sndfile soxr libzip zlib libjpeg libwebp libzstd libbrotlidec liblz4 nettle expat openblas libmicrohttpd libcurl
 ROOMS    = engine probe datasets eval reports
 
 WARN     = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes

@@ -203,3 +203,21 @@ char *cli_shipped(const char *name)
     text_free(&path);
     return NULL;
 }
+
+static volatile sig_atomic_t stop_asked;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    stop_asked = 1;
+}
+
+const volatile sig_atomic_t *cli_catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, hangup;
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
+    return &stop_asked;
+}

@@ -10,6 +10,7 @@
 #ifndef HANDOFF_CLI_H
 #define HANDOFF_CLI_H
 
+#include <signal.h>
 #include <stdio.h>
 #include "engine/base.h"
 
@@ -54,8 +55,13 @@ int cli_print(const struct text *t, struct err *e);
  * installed under share/handoff. The caller frees it; NULL: it is in none of these places. */
 char *cli_shipped(const char *name);
 
+/* From now on SIGINT, SIGTERM and SIGHUP (unless nohup has it ignored) set the flag that is returned; a second one ends
+ * the program at once. */
+const volatile sig_atomic_t *cli_catch_signals(void);
+
 /* The verbs. argv[0] is the verb's name; each returns an exit status. */
 int cmd_run(int argc, char **argv);
+int cmd_run_endpoint(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_chat(int argc, char **argv);
 int cmd_serve(int argc, char **argv);

@@ -24,25 +24,6 @@ struct opened {
     struct probe *probe;
 };
 
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int signal_number)
-{
-    (void)signal_number;
-    stop_asked = 1;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction a = {.sa_handler = on_signal}, hangup;
-    /* A second Ctrl-C ends the program at once: nothing is lost by that either. */
-    a.sa_flags = (int)SA_RESETHAND;
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)         /* nohup stays in force */
-        sigaction(SIGHUP, &a, NULL);
-}
-
 static int check_args(const struct run_args *a, struct err *e)
 {
     if (!a->model)
@@ -161,13 +142,13 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
         store_abandon(store);
         return -1;
     }
-    catch_signals();
+    const volatile sig_atomic_t *stop_asked = cli_catch_signals();
     bool interrupted = false, all = !a->tasks.limit && !a->tasks.ids;
     const int64_t before = store_count(store);
     int batch = 0;
     if (!a->no_prefix_cache)
         settings.prefixes = open_prefixes(a, o->m, stamp);
-    int failed = run_tasks(o->m, o->probe, o->tasks.datasets, o->tasks.suite.n_tasks, &settings, store, &stop_asked,
+    int failed = run_tasks(o->m, o->probe, o->tasks.datasets, o->tasks.suite.n_tasks, &settings, store, stop_asked,
                            &interrupted, &batch, e);
     int64_t n = store_count(store);
     if (!failed && batch) {
@@ -209,6 +190,15 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     return failed;
 }
 
+/* A server instead of a model: other options. */
+static bool asks_endpoint(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--endpoint") == 0 || strncmp(argv[i], "--endpoint=", 11) == 0)
+            return true;
+    return false;
+}
+
 int cmd_run(int argc, char **argv)
 {
     struct run_args a = {.tasks.shots = -1, .probe_layer = -1};
@@ -234,8 +224,11 @@ int cmd_run(int argc, char **argv)
     const struct usage usage = {
         "run", "--model M (--suite S | --data TASK=PATH ...) --out DIR [options]",
         "Runs a checkpoint over hold-outs and appends one record per sample. The same command resumes an interrupted\n"
-        "run; a complete one is left as it is.",
+        "run; a complete one is left as it is. With --endpoint URL an OpenAI-compatible server answers instead of a model;\n"
+        "\"handoff run --endpoint --help\" explains that.",
         options, "handoff run --model datasets/mini/checkpoint --suite mini --limit 20 --out demo-out/quick"};
+    if (asks_endpoint(argc, argv))
+        return cmd_run_endpoint(argc, argv);
     struct err e = {0};
     struct opened o = {0};
     int stop = cli_parse(&usage, argc, argv, NULL, &e);

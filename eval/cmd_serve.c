@@ -19,14 +19,6 @@ struct serve_args {
 /* How long what runs may go on behind a signal, and how long its last bytes may take. */
 static const double grace_s = 5, flush_s = 2;
 
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int signal_number)
-{
-    (void)signal_number;
-    stop_asked = 1;
-}
-
 static int check_args(const struct serve_args *a, struct err *e)
 {
     if (!a->model)
@@ -54,15 +46,6 @@ static char *name_of(const char *path)
     return name;
 }
 
-static void catch_signals(void)
-{
-    struct sigaction stop = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigaction(SIGINT, &stop, NULL);
-    sigaction(SIGTERM, &stop, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-}
-
 /* Answers are there; their last bytes may still be on the way to the clients. */
 static void wait_until_sent(struct service *s)
 {
@@ -80,7 +63,8 @@ static int serve(const struct serve_settings *set, struct engine *m, const struc
     struct service s;
     struct http_server *http = NULL;
     struct text said = {0};
-    catch_signals();
+    const volatile sig_atomic_t *stop_asked = cli_catch_signals();
+    signal(SIGPIPE, SIG_IGN);
     if (service_start(&s, m, p, set, e))
         return -1;
     int failed = http_start(&http, &s, e);
@@ -90,7 +74,7 @@ static int serve(const struct serve_settings *set, struct engine *m, const struc
         failed = cli_print(&said, e);
         text_free(&said);
     }
-    while (!failed && !stop_asked) {
+    while (!failed && !*stop_asked) {
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         http_look_after(http);
     }

@@ -74,7 +74,25 @@ struct job *job_new(const struct engine *m, struct dataset *d, const struct samp
     return j;
 }
 
-static void drop_media(struct job *j)
+struct job *job_new_remote(struct dataset *d, const struct sample *s)
+{
+    struct job *j = NEW(struct job, 1);
+    struct text json = {0};
+    j->spec = dataset_spec(d);
+    copy_sample(j, s, 0);
+    cJSON *messages = dataset_prompt(d, s, &j->err);
+    if (messages)
+        json_print(&json, messages);
+    sha256_hex_of(json.data ? json.data : "", json.len, j->prompt_sha);
+    j->rendered = arena_strndup(&j->arena, json.data ? json.data : "", json.len);
+    for (int i = 0; i < s->n_media; i++)
+        sha256_hex_of(j->media[i].bytes, j->media[i].n_bytes, j->encoded[i].media_sha);
+    cJSON_Delete(messages);
+    text_free(&json);
+    return j;
+}
+
+void job_drop_media(struct job *j)
 {
     for (int i = 0; i < j->sample.n_media; i++) {
         free((void *)(uintptr_t)j->media[i].bytes);
@@ -84,7 +102,7 @@ static void drop_media(struct job *j)
 
 void job_free(struct job *j)
 {
-    drop_media(j);
+    job_drop_media(j);
     for (int i = 0; i < j->sample.n_media; i++)
         media_tokens_free(&j->encoded[i]);
     ids_free(&j->prompt);
@@ -132,7 +150,7 @@ void jobs_prepare(struct engine *m, struct job **jobs, int n)
     encode_media(m, jobs, n);
     for (int i = 0; i < n; i++) {
         struct job *j = jobs[i];
-        drop_media(j);
+        job_drop_media(j);
         if (j->err.code)
             continue;
         enum media_kind *kinds = ARENA_NEW(&j->arena, enum media_kind, j->sample.n_media);

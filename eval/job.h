@@ -31,9 +31,17 @@ struct job {
  * much of each sound, 0: all. */
 struct job *job_new(const struct engine *m, struct dataset *d, const struct sample *s, double max_audio_s);
 void job_free(struct job *j);
+/* Their bytes are needed no more. */
+void job_drop_media(struct job *j);
+/* The same for a server that renders the prompt itself: `rendered` is the conversation as JSON, and prompt_sha is of
+ * that. */
+struct job *job_new_remote(struct dataset *d, const struct sample *s);
 /* Encodes the media of several jobs together and tokenizes their prompts. */
 void jobs_prepare(struct engine *m, struct job **jobs, int n);
 /* Grades the answer (NULL: the job failed before there was one) and writes job->record. */
 void job_finish(const struct engine *m, struct job *j, const struct answer *a, bool trace);
+/* The same for a server's answer; ms: until its first byte, and from there to its end. */
+struct remote_answer;
+void job_finish_remote(struct job *j, const struct remote_answer *a, double first_ms, double rest_ms);
 
 #endif

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *type_of(const uint8_t *b, size_t n)
+const char *media_type(const void *bytes, size_t n)
 {
+    const uint8_t *b = bytes;
     static const struct { size_t at; const char *magic, *type; } kinds[] = {
         {0, "\x89PNG", "image/png"}, {0, "\xff\xd8\xff", "image/jpeg"}, {0, "GIF8", "image/gif"}, {0, "BM", "image/bmp"},
         {8, "WEBP", "image/webp"}, {8, "WAVE", "audio/wav"}, {0, "fLaC", "audio/flac"}, {0, "OggS", "audio/ogg"},
@@ -59,7 +60,7 @@ static int embed_task(struct task_rows *t, struct dataset *d, size_t room, struc
     while ((got = dataset_next(d, &s, e)) > 0) {
         if (s.n_media != 1 || s.media[0].end_s > 0 || !s.media[0].bytes || s.media[0].n_bytes > room)
             continue;
-        const char *type = type_of(s.media[0].bytes, s.media[0].n_bytes);
+        const char *type = media_type(s.media[0].bytes, s.media[0].n_bytes);
         struct sample_row key = {.id = s.id}, *key_at = &key;
         struct sample_row **found = bsearch(&key_at, t->row, (size_t)t->n, sizeof *t->row, compare_ids);
         if (!type || !found)

@@ -5,6 +5,9 @@
 
 #include "eval/inputs.h"
 
+/* "image/png", "audio/flac", ... as the first bytes say; NULL if they say nothing. */
+const char *media_type(const void *bytes, size_t n);
+
 /* Fills media_type and media (base64) of the rows, of each task until its share of max_bytes is used up. Data that is
  * no longer there, or has changed, is left out with a line in `notes`. rows: the samples of `r`; task_names[row.task]. */
 void media_embed(struct sample_row *rows, int n_rows, const char *const *task_names, int n_tasks,

@@ -1,6 +1,7 @@
 /* record.c - grading one answer and writing its line of records.jsonl, keys in the order of the contract. */
 #include "eval/grade.h"
 #include "eval/job.h"
+#include "eval/remote.h"
 
 #include <math.h>
 #include <string.h>
@@ -97,7 +98,8 @@ static void put_confidence(struct text *t, const struct answer *a)
 static void put_media_shas(struct text *t, const struct job *j)
 {
     static const char *const keys[2] = {"media_sha", "input_sha"};
-    for (int which = 0; which < (j->sample.n_media ? 2 : 1); which++) {
+    const bool resized = j->sample.n_media && j->encoded[0].input_sha[0];    /* a server does that itself */
+    for (int which = 0; which < (resized ? 2 : 1); which++) {
         put_key(t, keys[which]);
         text_putc(t, '[');
         for (int i = 0; i < j->sample.n_media; i++) {
@@ -282,4 +284,60 @@ void job_finish(const struct engine *m, struct job *j, const struct answer *a, b
         put_trace(t, a);
     put_times(t, j, a);
     text_free(&output);
+}
+
+/* ---- answers of a server --------------------------------------------------------------------------------------- */
+
+static void put_count(struct text *t, const char *key, int n)
+{
+    put_key(t, key);
+    if (n < 0)
+        text_puts(t, "null");
+    else
+        text_printf(t, "%d", n);
+}
+
+/* What the server does not say is null. */
+static void put_remote_figures(struct text *t, const struct remote_answer *a)
+{
+    put_double(t, "confidence", a->confidence);
+    put_double(t, "p_wrong", a->p_wrong);
+    put_double(t, "probe_logit", a->probe_logit);
+    put_string(t, "confidence_from", a->confidence_from);
+    put_entropy(t, &a->entropy);
+    if (a->entropy_top) {
+        put_key(t, "entropy_truncated");
+        text_printf(t, "{\"top\":%d,\"vocabulary\":%d,\"mean_at_most\":", a->entropy_top, REMOTE_VOCABULARY);
+        json_put_double(t, a->entropy_most);
+        text_putc(t, '}');
+    }
+    put_double(t, "logprob", a->logprob);
+    put_count(t, "tokens", a->tokens);
+    put_count(t, "prompt_tokens", a->prompt_tokens);
+}
+
+void job_finish_remote(struct job *j, const struct remote_answer *a, double first_ms, double rest_ms)
+{
+    struct verdict v = {0};
+    if (!j->err.code)
+        grade_job(j, a->output.data, strcmp(a->stop, "length") == 0, &v);
+    if (j->err.code) {
+        write_error(j);
+        return;
+    }
+    struct text *t = &j->record;
+    put_head(t, j);
+    if (j->sample.grader)
+        put_string(t, "grader", j->sample.grader);
+    put_string(t, "output", a->output.data);
+    if (a->reasoning.len)
+        put_string(t, "reasoning", a->reasoning.data);
+    put_verdict(t, j, &v);
+    put_remote_figures(t, a);
+    put_string(t, "stop", a->stop);
+    put_string(t, "trailer", trailer_status_name(a->trailer));
+    put_string(t, "prompt_sha", j->prompt_sha);
+    put_media_shas(t, j);
+    put_question(t, j);
+    text_printf(t, ",\"ms\":{\"encode\":0,\"prefill\":%.3f,\"decode\":%.3f}}", first_ms, rest_ms);
 }

@@ -59,6 +59,20 @@ static cJSON *task_identity(const struct task_spec *t)
     return o;
 }
 
+static void add_tasks(cJSON *identity, struct dataset *const *datasets, int n_tasks)
+{
+    cJSON *tasks = cJSON_AddArrayToObject(identity, "tasks");
+    for (int i = 0; i < n_tasks; i++)
+        cJSON_AddItemToArray(tasks, task_identity(dataset_spec(datasets[i])));
+}
+
+static void add_shard(cJSON *identity, int shard, int n_shards)
+{
+    cJSON *pair = cJSON_AddArrayToObject(identity, "shard");
+    cJSON_AddItemToArray(pair, cJSON_CreateNumber(shard));
+    cJSON_AddItemToArray(pair, cJSON_CreateNumber(n_shards));
+}
+
 static void add_time(cJSON *o, const char *key)
 {
     char text[32];
@@ -111,16 +125,12 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     cJSON *media = cJSON_AddObjectToObject(identity, "media");
     cJSON_AddNumberToObject(media, "image_tokens", settings->image_tokens);
     cJSON_AddNumberToObject(media, "max_audio_s", settings->max_audio_s);
-    cJSON *shard = cJSON_AddArrayToObject(identity, "shard");
-    cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->shard));
-    cJSON_AddItemToArray(shard, cJSON_CreateNumber(settings->n_shards));
+    add_shard(identity, settings->shard, settings->n_shards);
     if (settings->trace)
         cJSON_AddTrueToObject(identity, "trace");
     if (settings->trace_hidden)
         cJSON_AddStringToObject(identity, "trace_hidden", settings->trace_hidden);
-    cJSON *tasks = cJSON_AddArrayToObject(identity, "tasks");
-    for (int i = 0; i < n_tasks; i++)
-        cJSON_AddItemToArray(tasks, task_identity(dataset_spec(datasets[i])));
+    add_tasks(identity, datasets, n_tasks);
     cJSON *definitions = cJSON_AddObjectToObject(stamp, "definitions");
     cJSON_AddStringToObject(definitions, "confidence", "1 - p_wrong; probe rows: one per generated token, the stop "
                                                        "token's row included, the first 1024");
@@ -128,6 +138,36 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
                                                     "logits; mean over answer tokens without stop token and thoughts");
     cJSON_AddStringToObject(definitions, "logprob", "mean over the same tokens");
     cJSON_AddStringToObject(definitions, "margin", "smallest gap between the two best logits over the same tokens");
+    add_time(stamp, "started");
+    return stamp;
+}
+
+cJSON *stamp_new_remote(struct dataset *const *datasets, int n_tasks, const struct stamp_remote *r)
+{
+    static const char *const unknown[] = {"weights", "tokenizer", "chat template", "arithmetic", "which rows the probe "
+                                          "reads", "how pictures and sounds are prepared"};
+    cJSON *stamp = cJSON_CreateObject(), *identity, *server, *decode, *definitions;
+    cJSON_AddStringToObject(stamp, "handoff", HANDOFF_VERSION);
+    cJSON_AddStringToObject(stamp, "commit", HANDOFF_COMMIT);
+    cJSON_AddStringToObject(stamp, "model_path", r->model);
+    identity = cJSON_AddObjectToObject(stamp, "identity");
+    server = cJSON_AddObjectToObject(identity, "endpoint");
+    cJSON_AddStringToObject(server, "url", r->url);
+    cJSON_AddStringToObject(server, "model", r->model);
+    cJSON_AddBoolToObject(server, "stream", r->stream);
+    cJSON_AddNumberToObject(server, "top_logprobs", r->top_logprobs);
+    decode = cJSON_AddObjectToObject(identity, "decode");
+    cJSON_AddStringToObject(decode, "sampling", "greedy");
+    add_shard(identity, r->shard, r->n_shards);
+    add_tasks(identity, datasets, n_tasks);
+    cJSON_AddItemToObject(stamp, "unknown", cJSON_CreateStringArray(unknown, sizeof unknown / sizeof *unknown));
+    definitions = cJSON_AddObjectToObject(stamp, "definitions");
+    cJSON_AddStringToObject(definitions, "confidence", "what the server says: a member of its answer, else the trailer "
+                                                       "(four decimals)");
+    cJSON_AddStringToObject(definitions, "entropy", "nats; what the server says, else from top_logprobs: a lower bound, "
+                                                    "with the largest mean that is possible beside it");
+    cJSON_AddStringToObject(definitions, "logprob", "mean over the tokens of \"logprobs\" without thoughts");
+    cJSON_AddStringToObject(definitions, "decode", "temperature 0 was asked for");
     add_time(stamp, "started");
     return stamp;
 }

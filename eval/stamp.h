@@ -19,6 +19,14 @@ struct stamp_settings {
 /* The stamp with its "identity": whatever decides what a record says. The caller deletes it. */
 cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_tasks,
                  const struct stamp_settings *settings);
+/* The same for the answers of a server, of which little is known; the stamp says what is not. */
+struct stamp_remote {
+    const char *url, *model;
+    bool stream;
+    int top_logprobs;
+    int shard, n_shards;
+};
+cJSON *stamp_new_remote(struct dataset *const *datasets, int n_tasks, const struct stamp_remote *r);
 /* DIR/run.json, which must hold an object; NULL on error. */
 cJSON *stamp_read(const char *dir, struct err *e);
 /* The first member in which two identities differ: "decode.sampling is 1 in the one and 2 in the other". */

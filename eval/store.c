@@ -331,6 +331,11 @@ int store_expect(struct store *s, const char *task, const char *id, const char *
     return 1;
 }
 
+void store_unordered(struct store *s)
+{
+    s->shuffled = true;
+}
+
 int store_append(struct store *s, const struct text *line, struct err *e)
 {
     if (s->was_complete && write_stamp(s, false, e))

@@ -23,6 +23,8 @@ void store_abandon(struct store *s);
 /* Tells the store that this sample comes next in order. 1: it is done already, -1: it is done but with another prompt
  * (the data changed under the run), 0: to do. */
 int store_expect(struct store *s, const char *task, const char *id, const char *prompt_sha, struct err *e);
+/* Lines will come in any order; store_finish puts them right. */
+void store_unordered(struct store *s);
 int store_append(struct store *s, const struct text *line, struct err *e);      /* line without its newline */
 int64_t store_count(const struct store *s);             /* records now in the file */
 cJSON *store_stamp(struct store *s);                    /* to add to before store_finish */
