@@ -224,8 +224,8 @@ int cmd_run(int argc, char **argv)
     const struct usage usage = {
         "run", "--model M (--suite S | --data TASK=PATH ...) --out DIR [options]",
         "Runs a checkpoint over hold-outs and appends one record per sample. The same command resumes an interrupted\n"
-        "run; a complete one is left as it is. With --endpoint URL an OpenAI-compatible server answers instead of a model;\n"
-        "\"handoff run --endpoint --help\" explains that.",
+        "run; a complete one is left as it is. With --endpoint URL an OpenAI-compatible server answers instead:\n"
+        "\"handoff run --endpoint --help\".",
         options, "handoff run --model datasets/mini/checkpoint --suite mini --limit 20 --out demo-out/quick"};
     if (asks_endpoint(argc, argv))
         return cmd_run_endpoint(argc, argv);

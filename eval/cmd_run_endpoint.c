@@ -22,6 +22,8 @@ struct endpoint_args {
     int64_t concurrency, retries, top_logprobs;
     double rps, timeout;
     bool stream, dry_run, retry_errors;
+    const char *extra_text;
+    cJSON *extra;
 };
 
 struct remote_run {
@@ -33,6 +35,21 @@ struct remote_run {
     bool all_read;
     char answered_by[128];      /* as the server calls itself */
 };
+
+static int read_extra(struct endpoint_args *a, struct err *e)
+{
+    static const char *const ours[] = {"model", "messages", "stream", "stream_options", "logprobs", "top_logprobs"};
+    if (!a->extra_text)
+        return 0;
+    struct err what = {0};
+    a->extra = json_parse(a->extra_text, strlen(a->extra_text), "--extra", &what);
+    if (!cJSON_IsObject(a->extra))
+        return err_set(e, EXIT_USAGE, "%s", a->extra ? "--extra: a JSON object was expected" : what.msg);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (json_get(a->extra, ours[i]))
+            return err_set(e, EXIT_USAGE, "--extra: \"%s\" is not for it to say", ours[i]);
+    return 0;
+}
 
 static int check_args(const struct endpoint_args *a, struct err *e)
 {
@@ -56,7 +73,8 @@ static int check_args(const struct endpoint_args *a, struct err *e)
 static int make_request(const struct endpoint_args *a, struct job *j, struct text *body)
 {
     const struct remote_settings set = {.model = a->model, .max_tokens = j->spec->max_tokens,
-                                        .top_logprobs = (int)a->top_logprobs, .stream = a->stream};
+                                        .top_logprobs = (int)a->top_logprobs, .stream = a->stream,
+                                        .extra = a->extra};
     for (int i = 0; i < j->sample.n_media && !j->err.code; i++)
         if (j->media[i].begin_s > 0 || j->media[i].end_s > 0)
             err_input(&j->err, "%s: a part of a recording cannot be sent; cut the recordings beforehand",
@@ -177,8 +195,8 @@ static int open_server(const struct endpoint_args *a, struct endpoint **out, str
 static int ask_and_write(struct remote_run *r, const struct tasks *t, bool *interrupted, struct err *e)
 {
     const struct endpoint_args *a = r->a;
-    if (selection_open(&r->selection, t->datasets, t->suite.n_tasks, a->tasks.limit, a->tasks.ids, t->shard, t->n_shards,
-                       e))
+    if (selection_open(&r->selection, t->datasets, t->suite.n_tasks, a->tasks.limit, a->tasks.ids, t->shard,
+                       t->n_shards, e))
         return -1;
     store_unordered(r->store);
     progress_start(&r->progress, selection_count(&r->selection));
@@ -213,7 +231,8 @@ static int run(const struct endpoint_args *a, struct tasks *t, struct err *e)
 {
     struct remote_run r = {.a = a};
     const struct stamp_remote stamped = {.url = a->url, .model = a->model, .stream = a->stream, .shard = t->shard,
-                                         .n_shards = t->n_shards, .top_logprobs = (int)a->top_logprobs};
+                                         .n_shards = t->n_shards, .top_logprobs = (int)a->top_logprobs,
+                                         .extra = a->extra};
     if (open_server(a, &r.server, e))
         return -1;
     if (store_open(&r.store, a->out, stamp_new_remote(t->datasets, t->suite.n_tasks, &stamped), a->retry_errors, e)) {
@@ -256,15 +275,16 @@ int cmd_run_endpoint(int argc, char **argv)
         {"--retries", OPT_INT, &a.retries, "N", "further tries of a question that fails, with growing pauses (5)"},
         {"--timeout", OPT_DOUBLE, &a.timeout, "S", "seconds that an answer may take (600)"},
         {"--stream", OPT_FLAG, &a.stream, NULL, "ask for streams"},
-        {"--top-logprobs", OPT_INT, &a.top_logprobs, "K", "ask for log-probabilities: entropy from the K most likely tokens"},
+        {"--top-logprobs", OPT_INT, &a.top_logprobs, "K", "ask for log-probabilities of the K most likely tokens"},
+        {"--extra", OPT_STRING, &a.extra_text, "JSON", "further members of each request (null takes one out)"},
         {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first question of each task, ask nothing"},
         {"--retry-errors", OPT_FLAG, &a.retry_errors, NULL, "do samples again that ended in an error"},
         {0}};
     const struct usage usage = {
         "run", "--endpoint URL --model-name N (--suite S | --data TASK=PATH ...) --out DIR [options]",
-        "An OpenAI-compatible server answers the hold-outs; its answers are graded and recorded as those of a model here.\n"
-        "The confidence is a member of the answer (\"confidence\") or the trailer [[hybrid:confidence=0.7812]], or there\n"
-        "is none: a reference model. The same command resumes an interrupted run.",
+        "An OpenAI-compatible server answers the hold-outs; its answers are graded and recorded as those of a model\n"
+        "here. The confidence is a member of the answer (\"confidence\") or the trailer [[hybrid:confidence=0.7812]],\n"
+        "or there is none: a reference model. The same command resumes an interrupted run.",
         options, "handoff serve --model datasets/mini/checkpoint --port 8080 & sleep 2\n"
         "  handoff run --endpoint http://127.0.0.1:8080/v1 --model-name checkpoint --suite mini --limit 5 \\\n"
         "    --out demo-out/served; kill $!"};
@@ -275,10 +295,11 @@ int cmd_run_endpoint(int argc, char **argv)
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)
         return cli_end(stop, &e);
-    int failed = check_args(&a, &e) || tasks_open(&tasks, &a.tasks, &e);
+    int failed = check_args(&a, &e) || read_extra(&a, &e) || tasks_open(&tasks, &a.tasks, &e);
     if (!failed)
         failed = a.dry_run ? dry_run(&a, &tasks, &e) : run(&a, &tasks, &e);
     tasks_close(&tasks);
     free(a.tasks.data.at);
+    cJSON_Delete(a.extra);
     return failed ? cli_fail(&e) : EXIT_DONE;
 }

@@ -244,7 +244,8 @@ static void describe(const struct flight *f, CURLcode code, long status, struct 
 
 static bool worth_another_try(long status)
 {
-    return status == 0 || status == 200 || status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
+    return status == 0 || status == 200 || status == 408 || status == 409 || status == 425 || status == 429 ||
+           status >= 500;
 }
 
 static bool about_the_question(long status)

@@ -39,6 +39,7 @@ struct remote_reply {
     size_t n_bytes;
     int form;                   /* not known yet, one object, or events */
     struct text pending;        /* the object so far, or the line or event that is not over */
+    size_t looked_at;           /* bytes of it without a line break */
     struct text event;
     bool finished;              /* a finish_reason or [DONE] has come */
     struct trailer_stream stream;
@@ -60,6 +61,8 @@ struct remote_settings {
     const char *model;
     int max_tokens, top_logprobs;
     bool stream;
+    const cJSON *extra;         /* further members of a request, instead of our own where they have the same name; null
+                                   takes one out; NULL: none */
 };
 /* The body of a request. messages: as dataset_prompt gives them, the media in the order of their parts. */
 int remote_request(const struct remote_settings *s, const cJSON *messages, const struct media *media, int n_media,

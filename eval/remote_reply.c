@@ -242,6 +242,11 @@ static int end_event(struct remote_reply *r, struct err *e)
     return failed;
 }
 
+static bool begins(const char *line, size_t n, const char *field)
+{
+    return n >= strlen(field) && memcmp(line, field, strlen(field)) == 0;
+}
+
 /* One line of a stream; only "data" matters here. */
 static int take_line(struct remote_reply *r, const char *line, size_t n, struct err *e)
 {
@@ -249,13 +254,12 @@ static int take_line(struct remote_reply *r, const char *line, size_t n, struct 
         n--;
     if (n == 0)
         return end_event(r, e);
-    if (n >= 5 && memcmp(line, "data:", 5) == 0) {
+    if (begins(line, n, "data:")) {
         const size_t skip = n > 5 && line[5] == ' ' ? 6 : 5;
         if (r->event.len)
             text_putc(&r->event, '\n');
         text_put(&r->event, line + skip, n - skip);
-    } else if (line[0] != ':' && memcmp(line, "event:", n < 6 ? n : 6) != 0 && memcmp(line, "id:", n < 3 ? n : 3) != 0 &&
-               memcmp(line, "retry:", n < 6 ? n : 6) != 0) {
+    } else if (line[0] != ':' && !begins(line, n, "event:") && !begins(line, n, "id:") && !begins(line, n, "retry:")) {
         return err_input(e, "neither JSON nor a stream of events");
     }
     return 0;
@@ -263,16 +267,17 @@ static int take_line(struct remote_reply *r, const char *line, size_t n, struct 
 
 static int take_lines(struct remote_reply *r, struct err *e)
 {
-    size_t from = 0;
+    size_t from = 0, look = r->looked_at;
     int failed = 0;
     const char *end;
-    while (!failed && (end = memchr(r->pending.data + from, '\n', r->pending.len - from))) {
+    while (!failed && (end = memchr(r->pending.data + look, '\n', r->pending.len - look))) {
         const size_t n = (size_t)(end - (r->pending.data + from));
         failed = take_line(r, r->pending.data + from, n, e);
-        from += n + 1;
+        look = from += n + 1;
     }
     r->pending.len -= from;
-    memmove(r->pending.data, r->pending.data + from, r->pending.len + 1);
+    memmove(r->pending.data, r->pending.data + from, from ? r->pending.len + 1 : 0);
+    r->looked_at = r->pending.len;
     return failed;
 }
 
@@ -337,7 +342,7 @@ int remote_finish(struct remote_reply *r, struct remote_answer *a, struct err *e
     r->a.trailer = trailer_stream_end(&r->stream, &r->a.output, &from_trailer);
     r->stream = (struct trailer_stream){0};
     text_puts(&r->a.output, "");
-    if (!failed && (!utf8_valid(r->a.output.data, r->a.output.len, NULL) || strlen(r->a.output.data) != r->a.output.len))
+    if (!failed && !utf8_valid(r->a.output.data, r->a.output.len, NULL))
         failed = err_input(e, "the answer is not UTF-8 (half a character?)");
     if (!failed) {
         settle_confidence(&r->a, from_trailer);

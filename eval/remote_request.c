@@ -51,6 +51,27 @@ static int put_parts(const cJSON *content, const struct media *media, int n_medi
     return 0;
 }
 
+static void put_settings(const struct remote_settings *s, struct text *out)
+{
+    const cJSON *member;
+    if (!json_get(s->extra, "max_tokens"))
+        text_printf(out, ",\"max_tokens\":%d", s->max_tokens);
+    if (!json_get(s->extra, "temperature"))
+        text_puts(out, ",\"temperature\":0");
+    if (s->top_logprobs)
+        text_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", s->top_logprobs);
+    if (s->stream)
+        text_puts(out, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    cJSON_ArrayForEach(member, s->extra) {
+        if (cJSON_IsNull(member))
+            continue;
+        text_putc(out, ',');
+        put_string(out, member->string);
+        text_putc(out, ':');
+        json_print(out, member);
+    }
+}
+
 int remote_request(const struct remote_settings *s, const cJSON *messages, const struct media *media, int n_media,
                    struct text *out, struct err *e)
 {
@@ -74,11 +95,8 @@ int remote_request(const struct remote_settings *s, const cJSON *messages, const
     }
     if (used != n_media)
         return err_input(e, "the conversation has fewer pictures and sounds than the sample");
-    text_printf(out, "],\"max_tokens\":%d,\"temperature\":0", s->max_tokens);
-    if (s->top_logprobs)
-        text_printf(out, ",\"logprobs\":true,\"top_logprobs\":%d", s->top_logprobs);
-    if (s->stream)
-        text_puts(out, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    text_putc(out, ']');
+    put_settings(s, out);
     text_putc(out, '}');
     return 0;
 }

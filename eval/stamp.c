@@ -156,16 +156,18 @@ cJSON *stamp_new_remote(struct dataset *const *datasets, int n_tasks, const stru
     cJSON_AddStringToObject(server, "model", r->model);
     cJSON_AddBoolToObject(server, "stream", r->stream);
     cJSON_AddNumberToObject(server, "top_logprobs", r->top_logprobs);
+    if (r->extra)
+        cJSON_AddItemToObject(server, "extra", cJSON_Duplicate(r->extra, true));
     decode = cJSON_AddObjectToObject(identity, "decode");
-    cJSON_AddStringToObject(decode, "sampling", "greedy");
+    cJSON_AddStringToObject(decode, "sampling", json_get(r->extra, "temperature") ? "as asked for" : "greedy");
     add_shard(identity, r->shard, r->n_shards);
     add_tasks(identity, datasets, n_tasks);
     cJSON_AddItemToObject(stamp, "unknown", cJSON_CreateStringArray(unknown, sizeof unknown / sizeof *unknown));
     definitions = cJSON_AddObjectToObject(stamp, "definitions");
     cJSON_AddStringToObject(definitions, "confidence", "what the server says: a member of its answer, else the trailer "
                                                        "(four decimals)");
-    cJSON_AddStringToObject(definitions, "entropy", "nats; what the server says, else from top_logprobs: a lower bound, "
-                                                    "with the largest mean that is possible beside it");
+    cJSON_AddStringToObject(definitions, "entropy", "nats; what the server says, else from top_logprobs: a lower "
+                                                    "bound, with the largest mean that is possible beside it");
     cJSON_AddStringToObject(definitions, "logprob", "mean over the tokens of \"logprobs\" without thoughts");
     cJSON_AddStringToObject(definitions, "decode", "temperature 0 was asked for");
     add_time(stamp, "started");

@@ -24,6 +24,7 @@ struct stamp_remote {
     const char *url, *model;
     bool stream;
     int top_logprobs;
+    const cJSON *extra;         /* what else was in the requests, NULL: nothing */
     int shard, n_shards;
 };
 cJSON *stamp_new_remote(struct dataset *const *datasets, int n_tasks, const struct stamp_remote *r);

@@ -19,14 +19,14 @@
 
 struct server { pid_t pid; int port; };
 
-static const char *program(void)
+static inline const char *program(void)
 {
     const char *p = getenv("HANDOFF");
     return p ? p : "build/handoff";
 }
 
 /* options: a NULL-ended list behind `serve --model CHECKPOINT --port 0`. */
-static struct server server_start(const char *const *options)
+static inline struct server server_start(const char *const *options)
 {
     const char *argv[32] = {program(), "serve", "--model", CHECKPOINT, "--port", "0"};
     int n = 6, out[2];
@@ -57,7 +57,7 @@ static struct server server_start(const char *const *options)
 }
 
 /* Its exit status, or -1 if it had to be killed. */
-static int server_end(struct server *s, int signal_number)
+static inline int server_end(struct server *s, int signal_number)
 {
     int status = 0;
     kill(s->pid, signal_number);
@@ -71,7 +71,7 @@ static int server_end(struct server *s, int signal_number)
     return -1;
 }
 
-static int connect_to(const struct server *s)
+static inline int connect_to(const struct server *s)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s->port)};
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -85,7 +85,7 @@ static int connect_to(const struct server *s)
     return fd;
 }
 
-static void send_all(int fd, const void *bytes, size_t n)
+static inline void send_all(int fd, const void *bytes, size_t n)
 {
     for (const char *at = bytes; n;) {
         ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
@@ -96,7 +96,7 @@ static void send_all(int fd, const void *bytes, size_t n)
     }
 }
 
-static void read_all(int fd, struct text *reply)
+static inline void read_all(int fd, struct text *reply)
 {
     char part[1 << 14];
     ssize_t n;
@@ -106,7 +106,7 @@ static void read_all(int fd, struct text *reply)
 }
 
 /* Takes the chunks' sizes out of a body. */
-static void unchunk(struct text *body)
+static inline void unchunk(struct text *body)
 {
     size_t from = 0, to = 0;
     while (from < body->len) {
@@ -124,7 +124,7 @@ static void unchunk(struct text *body)
 }
 
 /* Sends raw bytes, reads until the connection ends: the HTTP status (0: none came) and the body. */
-static int exchange_raw(const struct server *s, const void *bytes, size_t n, struct text *body)
+static inline int exchange_raw(const struct server *s, const void *bytes, size_t n, struct text *body)
 {
     struct text reply = {0};
     int fd = connect_to(s), status = 0;
@@ -148,13 +148,13 @@ static int exchange_raw(const struct server *s, const void *bytes, size_t n, str
     return at ? status : 0;
 }
 
-static void chat_head(struct text *t, size_t length)
+static inline void chat_head(struct text *t, size_t length)
 {
     text_printf(t, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                    "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", length);
 }
 
-static int post_chat(const struct server *s, const char *json, size_t len, struct text *body)
+static inline int post_chat(const struct server *s, const char *json, size_t len, struct text *body)
 {
     struct text t = {0};
     chat_head(&t, len);
@@ -164,7 +164,7 @@ static int post_chat(const struct server *s, const char *json, size_t len, struc
     return status;
 }
 
-static int get(const struct server *s, const char *path, struct text *body)
+static inline int get(const struct server *s, const char *path, struct text *body)
 {
     struct text t = {0};
     text_printf(&t, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
@@ -174,7 +174,7 @@ static int get(const struct server *s, const char *path, struct text *body)
 }
 
 /* A number of /metrics; NAN if it is not there. */
-static double metric(const struct server *s, const char *name)
+static inline double metric(const struct server *s, const char *name)
 {
     struct text body = {0}, line = {0};
     get(s, "/metrics", &body);
