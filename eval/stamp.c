@@ -144,8 +144,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
 
 cJSON *stamp_new_remote(struct dataset *const *datasets, int n_tasks, const struct stamp_remote *r)
 {
-    static const char *const unknown[] = {"weights", "tokenizer", "chat template", "arithmetic", "which rows the probe "
-                                          "reads", "how pictures and sounds are prepared"};
+    static const char *const unknown[] = {"weights", "tokenizer", "chat template", "arithmetic", "rows of the probe",
+                                          "preparation of pictures and sounds"};
     cJSON *stamp = cJSON_CreateObject(), *identity, *server, *decode, *definitions;
     cJSON_AddStringToObject(stamp, "handoff", HANDOFF_VERSION);
     cJSON_AddStringToObject(stamp, "commit", HANDOFF_COMMIT);

@@ -41,14 +41,11 @@ static void read_request(int fd, struct text *head, struct text *body)
 
 static void *serve_one(void *arg)
 {
-    int fd = (int)(intptr_t)arg, now = ++n_under_way, most = most_under_way;
+    int fd = (int)(intptr_t)arg;
     struct text head = {0}, body = {0};
-    while (now > most && !atomic_compare_exchange_weak(&most_under_way, &most, now))
-        ;
     read_request(fd, &head, &body);
     n_asked++;
     script(fd, head.data, body.data);
-    n_under_way--;
     shutdown(fd, SHUT_WR);
     close(fd);
     text_free(&head);
@@ -550,11 +547,15 @@ static void questions_that_fail_and_tries_that_help(void)
 
 static void unhurried_reply(int fd, const char *head, const char *body)
 {
-    const int i = case_of(body);
+    const int i = case_of(body), now = ++n_under_way;
+    int most = most_under_way;
+    while (now > most && !atomic_compare_exchange_weak(&most_under_way, &most, now))
+        ;
     CHECK(strcasestr(head, "\r\nAuthorization: Bearer s3cr3t-k3y") != NULL);
     CHECK(strncmp(head, "POST /v1/chat/completions ", 26) == 0 && strstr(body, "\"model\":\"m\""));
     CHECK(strstr(body, "\"max_completion_tokens\":9") && !strstr(body, "\"max_tokens\""));
     usleep((useconds_t)(20000 + (i * 7919) % 60000));
+    n_under_way--;
     say_answer(fd, "seven crates", "");
 }
 
