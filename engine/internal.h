@@ -74,6 +74,9 @@ struct bundle *weights_bundle(const struct weights *w);
 /* Refuses a tensor PREFIX<i>.* with i >= n_layers: without it the model would run, but be another one than the file's.
  * `where` is the part of config.json that counts the layers. */
 int weights_expect_layers(const struct weights *w, const char *prefix, int n_layers, const char *where, struct err *e);
+/* Gives the memory of n bytes of a tensor's data back, if they lie in a mapped file: they are read again when they are
+ * used again. */
+void weights_forget(const struct weights *w, const void *data, size_t n);
 /* Whether elements [first, first + n) are all finite. */
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
 /* Looks through whole tensors on all threads; the error names the first that holds infinite values or NaN. */

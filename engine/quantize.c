@@ -113,6 +113,8 @@ int quantize_rows(struct quantize_job *job, const struct tensor *t, int64_t colu
         pool_run(job->pool, (int)((s.n + s.task_rows - 1) / s.task_rows), code_rows, &s);
         if (s.bad)
             bad = err_input(e, "%s: tensor %s: %s were expected", t->file, t->name, coder->why);
+        weights_forget(job->weights, (const uint8_t *)t->data + t->n_bytes / (size_t)rows * (size_t)s.first,
+                       t->n_bytes / (size_t)rows * (size_t)s.n);
         bad = bad || sink(arg, s.out, s.first, s.n, e) ||
               quantize_step(job, t->name, (int64_t)((double)t->n_bytes * (double)s.n / (double)rows), e);
     }

@@ -194,7 +194,9 @@ static int copy_tensor(struct quantize_job *job, const struct tensor *t, const s
     int bad = 0;
     for (size_t at = 0; at < t->n_bytes && !bad; at += PIECE) {
         const size_t n = t->n_bytes - at < PIECE ? t->n_bytes - at : PIECE;
-        bad = file_out_put(out, (const uint8_t *)t->data + at, n, e) || quantize_step(job, t->name, (int64_t)n, e);
+        const uint8_t *piece = (const uint8_t *)t->data + at;
+        bad = file_out_put(out, piece, n, e) || quantize_step(job, t->name, (int64_t)n, e);
+        weights_forget(job->weights, piece, n);
     }
     return bad;
 }

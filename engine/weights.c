@@ -1,5 +1,6 @@
 /* weights.c - the tensors of a checkpoint by name, wherever its files keep them. Files stay mapped; nothing is copied
  * unless asked for. */
+#define _DEFAULT_SOURCE                 /* madvise */
 #include "engine/cq.h"
 #include "engine/gguf.h"
 #include "engine/internal.h"
@@ -8,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { MAX_FILES = 1000, MAX_INDEX_BYTES = 64 << 20, MAX_CONFIG_BYTES = 16 << 20 };
 
@@ -387,6 +389,17 @@ void weights_close(struct weights *w)
 struct bundle *weights_bundle(const struct weights *w)
 {
     return w->bundle;
+}
+
+void weights_forget(const struct weights *w, const void *data, size_t n)
+{
+    const uintptr_t page = 1 << 16, begin = (uintptr_t)data, end = begin + n;   /* no page is larger */
+    const uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
+    for (int i = 0; i < w->n_files && from < to; i++) {
+        const uintptr_t file = (uintptr_t)w->files[i].data;
+        if (begin >= file && end <= file + w->files[i].size)
+            madvise((void *)from, to - from, MADV_DONTNEED);
+    }
 }
 
 /* ---- looking up ------------------------------------------------------------------------------------------------ */
