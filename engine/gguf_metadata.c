@@ -106,6 +106,7 @@ static void put_sizes(struct prefixed *p, const struct config *c)
     gguf_put_f32(p->g, key_of(p, "final_logit_softcapping"), c->logit_cap);
 }
 
+/* Also without the probe itself, which may come from another file. */
 static void put_probe(struct prefixed *p, const cJSON *config)
 {
     static const char *const whole[][2] = {{"probe_layer", "probe.layer"}, {"probe_max_tokens", "probe.max_tokens"}};
@@ -204,8 +205,7 @@ void gguf_model_metadata(struct gguf_out *g, const struct quantize_job *job, boo
     put_general(g, job, p.prefix, "model", file_type, n_elements);
     put_sizes(&p, &job->config);
     put_layers(&p, &job->config);
-    if (with_probe)
-        put_probe(&p, d->config.json);
+    put_probe(&p, d->config.json);
     put_text(g, "tokenizer.ggml.model", "gemma4");
     put_tokens(g, job->tokenizer, job->config.vocab_size);
     put_merges(g, json_get(json_get(d->tokenizer.json, "model"), "merges"));
