@@ -23,6 +23,8 @@ int cq_tensor(struct arena *a, const struct mapped *file, const char *name, cons
 bool cq_is_bundle(const char *path);
 /* Appends all tensors under the names of a checkpoint folder of transformers, those of the probe included. */
 int cq_bundle_tensors(struct arena *a, struct bundle *b, struct tensor_list *out, struct err *e);
+/* tokenizer.json, or the same out of vocab.txt, merges.txt and special_tokens.json (cq_tokenizer.c). */
+int cq_bundle_tokenizer(struct document *d, struct bundle *b, struct err *e);
 /* config.json and the like. `w` holds the bundle's tensors. */
 int cq_bundle_documents(struct documents *d, struct bundle *b, const struct weights *w, struct err *e);
 

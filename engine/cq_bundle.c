@@ -282,12 +282,10 @@ int cq_bundle_documents(struct documents *d, struct bundle *b, const struct weig
 {
     static const char *const templates[] = {"chat_template.jinja2", "chat_template.jinja"};
     if (read_config(d, b, w, e) || read_document(&d->generation, b, "generation_config.json", e) ||
-        read_document(&d->tokenizer, b, "tokenizer.json", e) ||
+        cq_bundle_tokenizer(&d->tokenizer, b, e) ||
         read_document(&d->processor, b, "processor_config.json", e) ||
         (!d->processor.json && read_document(&d->processor, b, "preprocessor_config.json", e)))
         return -1;
-    if (!d->tokenizer.json)
-        return err_input(e, "%s: tokenizer.json was expected in this bundle", bundle_path(b));
     for (int i = 0; i < 2 && !d->has_template; i++) {
         const struct mapped *m = bundle_has(b, templates[i]) ? bundle_file(b, templates[i], e) : NULL;
         if (bundle_has(b, templates[i]) && !m)

@@ -177,6 +177,19 @@ void documents_close(struct documents *d)
     *d = (struct documents){0};
 }
 
+static int open_folder_tokenizer(struct tokenizer **out, const char *path, struct err *e)
+{
+    struct document d = {0};
+    struct bundle *b = NULL;
+    const int bad = (cq_is_bundle(path) ? bundle_open(&b, path, e) || cq_bundle_tokenizer(&d, b, e)
+                     : read_json(&d, path, "tokenizer.json", MAX_TOKENIZER, true, e)) ||
+                    tokenizer_read(out, d.json, d.where, e);
+    cJSON_Delete(d.json);
+    free(d.where);
+    bundle_close(b);
+    return bad ? -1 : 0;
+}
+
 int tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
 {
     struct mapped file;
@@ -184,6 +197,8 @@ int tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
     struct gguf g;
     struct gguf_documents made = {0};
     *out = NULL;
+    if (path_is_dir(path) || cq_is_bundle(path))
+        return open_folder_tokenizer(out, path, e);
     if (map_open(&file, path, e))
         return -1;
     const bool is_gguf = gguf_is(&file);

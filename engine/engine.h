@@ -184,7 +184,7 @@ void ids_push(struct ids *v, int32_t id);
 void ids_free(struct ids *v);
 
 struct tokenizer;
-/* tokenizer.json, or the metadata of a GGUF file: BPE with byte fallback and added tokens. */
+/* tokenizer.json, a folder or bundle with one, or the metadata of a GGUF file: BPE with byte fallback and added tokens. */
 int tokenizer_open(struct tokenizer **out, const char *path, struct err *e);
 void tokenizer_close(struct tokenizer *t);
 const struct tokenizer *engine_tokenizer(const struct engine *m);

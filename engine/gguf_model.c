@@ -1,6 +1,8 @@
 /* gguf_model.c - a decoder's GGUF metadata to config.json and tokenizer.json. */
 #include "engine/gguf_model.h"
 
+#include "engine/tokenizer.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,39 +230,11 @@ static void add_added(struct vocabulary *v, const struct gguf_value *types, cJSO
     }
 }
 
-static cJSON *replace_step(const char *from, const char *to)
-{
-    cJSON *o = cJSON_CreateObject(), *pattern = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "type", "Replace");
-    cJSON_AddStringToObject(pattern, "String", from);
-    cJSON_AddItemToObject(o, "pattern", pattern);
-    cJSON_AddStringToObject(o, "content", to);
-    return o;
-}
-
-static cJSON *typed(const char *type)
-{
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "type", type);
-    return o;
-}
-
 static cJSON *make_tokenizer(struct vocabulary *v, const struct gguf_value *types)
 {
-    cJSON *t = cJSON_CreateObject(), *model = typed("BPE"), *decoder = typed("Sequence");
-    cJSON_AddBoolToObject(model, "byte_fallback", true);
-    cJSON_AddBoolToObject(model, "skip_unknown_merges", true);
-    cJSON_AddItemToObject(model, "vocab", v->vocab);
-    cJSON_AddItemToObject(model, "merges", v->merges);
-    add_added(v, types, cJSON_AddArrayToObject(t, "added_tokens"));
-    cJSON_AddItemToObject(t, "normalizer", replace_step(" ", "\xe2\x96\x81"));
-    cJSON *steps = cJSON_AddArrayToObject(decoder, "decoders");
-    cJSON_AddItemToArray(steps, replace_step("\xe2\x96\x81", " "));
-    cJSON_AddItemToArray(steps, typed("ByteFallback"));
-    cJSON_AddItemToArray(steps, typed("Fuse"));
-    cJSON_AddItemToObject(t, "decoder", decoder);
-    cJSON_AddItemToObject(t, "model", model);
-    return t;
+    cJSON *added = cJSON_CreateArray();
+    add_added(v, types, added);
+    return tokenizer_json(v->vocab, v->merges, added);
 }
 
 static int find_piece(const struct vocabulary *v, const char *name)

@@ -292,7 +292,7 @@ static int write_weights(struct output *o, int file, struct err *e)
         if (write_tensor(o, it, e))
             return -1;
         quantize_report_tensor(o->job->report, &(struct quantized){
-            .name = mem_strdup(it->file), .from = it->t->type_name, .to = precision_of(it),
+            .name = mem_strdup(it->t->name), .from = it->t->type_name, .to = precision_of(it),
             .elements = tensor_elements(it->t), .bytes_before = it->t->n_bytes, .bytes = (size_t)it->bytes,
             .file = file});
         if (it->why && has(it->why, "width") && strcmp(it->component, "language") == 0) {

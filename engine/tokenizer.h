@@ -31,6 +31,9 @@ struct tokenizer {
     struct added_lengths added[256];        /* by first byte */
 };
 
+/* tokenizer.json of Gemma's kind (BPE with byte fallback, blanks as U+2581) out of its parts, for checkpoints that keep
+ * these elsewhere; takes them over. Merges of pieces that are not in the vocabulary are skipped. */
+cJSON *tokenizer_json(cJSON *vocab, cJSON *merges, cJSON *added_tokens);
 /* tokenizer_open on JSON that has been read already. */
 int tokenizer_read(struct tokenizer **out, const cJSON *json, const char *where, struct err *e);
 /* Id of the piece with these bytes, -1 if there is none. */

@@ -62,7 +62,7 @@ int cmd_tokenize(int argc, char **argv)
     const char *model = NULL;
     bool json = false;
     const struct option options[] = {
-        {"--model", OPT_STRING, &model, "M", "checkpoint folder, .gguf file, or a tokenizer.json"},
+        {"--model", OPT_STRING, &model, "M", "checkpoint folder, bundle, .gguf file, or a tokenizer.json"},
         {"--json-lines", OPT_FLAG, &json, NULL, "each line of input is a JSON string"},
         {0}};
     const struct usage usage = {
@@ -77,10 +77,8 @@ int cmd_tokenize(int argc, char **argv)
         err_set(&e, EXIT_USAGE, "tokenize: --model is missing; see \"handoff tokenize --help\"");
         return cli_fail(&e);
     }
-    char *path = path_is_dir(model) ? path_join(model, "tokenizer.json") : mem_strdup(model);
     struct tokenizer *tok = NULL;
-    int failed = tokenizer_open(&tok, path, &e) || tokenize_input(tok, json, &e);
+    int failed = tokenizer_open(&tok, model, &e) || tokenize_input(tok, json, &e);
     tokenizer_close(tok);
-    free(path);
     return failed ? cli_fail(&e) : EXIT_DONE;
 }

@@ -1,6 +1,7 @@
 /* Any bytes as a tensor file, a probe file or an archive of Cactus, by their magic: everything in it read. */
 #define _GNU_SOURCE                     /* memfd_create */
 #include "engine/cq.h"
+#include "engine/tokenizer.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>
@@ -42,6 +43,16 @@ static void read_file(const struct mapped *file, struct arena *a, struct err *e)
     }
 }
 
+static void read_vocabulary(const struct document *d, struct err *e)
+{
+    struct tokenizer *t;
+    struct ids ids = {0};
+    if (tokenizer_read(&t, d->json, d->where, e) == 0)
+        tokenize(t, "ab\n\n c", 7, &ids);
+    tokenizer_close(t);
+    ids_free(&ids);
+}
+
 /* Archives are opened by path. */
 static void read_archive(const uint8_t *data, size_t n, struct arena *a, struct err *e)
 {
@@ -53,8 +64,13 @@ static void read_archive(const uint8_t *data, size_t n, struct arena *a, struct 
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (bundle_open(&b, path, e) == 0) {
+        struct document d = {0};
         for (size_t i = 0; i < bundle_count(b); i++)
             bundle_file(b, bundle_name(b, i), e);
+        if (cq_bundle_tokenizer(&d, b, e) == 0)
+            read_vocabulary(&d, e);
+        cJSON_Delete(d.json);
+        free(d.where);
         if (cq_bundle_tensors(a, b, &list, e) == 0)
             for (size_t i = 0; i < list.n; i++)
                 read_tensor(&list.t[i]);

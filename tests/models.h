@@ -153,6 +153,36 @@ static inline void models_logits(const struct model_case *c)
     free(path);
 }
 
+/* The soft tokens of a picture or sound of ../shared/model/media against a golden of the unquantised model; returns how
+ * far off they are. */
+static inline double models_soft_tokens(struct engine *m, const char *file, const char *golden)
+{
+    const bool sound = strstr(file, ".wav") != NULL;
+    char path[256];
+    struct text bytes = {0};
+    struct golden g;
+    struct err e = {0}, err = {0};
+    struct media_tokens got = {0};
+    double off = INFINITY;
+    snprintf(path, sizeof path, "../shared/model/media/%s", file);
+    CHECK_MSG(file_read(path, 1 << 26, &bytes, &e) == 0, "%s", e.msg);
+    const struct media media = {.kind = sound ? MEDIA_AUDIO : MEDIA_IMAGE, .bytes = bytes.data, .n_bytes = bytes.len,
+                                .name = path};
+    CHECK_MSG(engine_encode(m, &media, 1, &got, &err) == 0, "%s", err.msg);
+    snprintf(path, sizeof path, GOLDENS "%s.safetensors", golden);
+    if (CHECK(golden_open(&g, path) == 0)) {
+        struct golden_tensor want = golden_get(&g, sound ? "audio_0.soft" : "image_0.soft");
+        if (CHECK_MSG(got.soft && want.n == (int64_t)got.n_tokens * engine_info(m)->hidden_size, "%s: %d tokens", file,
+                      got.n_tokens))
+            off = models_worst(got.soft, want.f32, want.n);
+        free(want.data);
+        golden_close(&g);
+    }
+    media_tokens_free(&got);
+    text_free(&bytes);
+    return off;
+}
+
 /* Shape, sum, norm and samples of one tensor. `relative` bounds the error of a value by the largest one around it. */
 static inline void models_tensor(const struct tensor *t, const cJSON *want, double relative)
 {

@@ -235,6 +235,24 @@ static void logits_and_confidence(void)
         models_logits(&(struct model_case){bundles[i].path, bundles[i].expected, 2e-3, true});
 }
 
+/* Towers are kept in float16, which holds all but the smallest of their bf16 weights. */
+static void media(void)
+{
+    static const char *const cases[][2] = {{"gray.png", "image_gray"}, {"photo.jpg", "image_jpeg"},
+                                           {"wide.png", "image_wide"}, {"short.wav", "audio_short"},
+                                           {"speech.wav", "audio_speech"}};
+    struct engine *m = NULL;
+    struct err e = {0};
+    if (!file_exists(CQ "tensors/cases.json") || !path_is_dir(GOLDENS))
+        SKIP("no " CQ);
+    if (CHECK_MSG(engine_open(&m, CQ4, NULL, &e) == 0, "%s", e.msg))
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const double off = models_soft_tokens(m, cases[i][0], cases[i][1]);
+            CHECK_MSG(off <= 1e-4, "%s: soft tokens off by %g", cases[i][0], off);
+                    }
+    engine_close(m);
+}
+
 static void tensors_of_bundles(void)
 {
     if (!file_exists(CQ "tensors/cases.json"))
@@ -401,6 +419,17 @@ static void damaged_bundles(void)
 {
     static const char *const files[][2] = {{"tokenizer.json", "tokenizer.json"}, {"layer_3_attn_q.weights", "attn_q"},
                                            {"config.json", "config.json or config.txt"}};
+    static const char *const vocabularies[][3] = {
+        {"vocab.txt", "", "an id and a tab"}, {"vocab.txt", "a\tb\n", "an id and a tab"},
+        {"vocab.txt", "0\t\n1\tb\n", "token 0"}, {"vocab.txt", "0\ta\n1\tb", "token 1"},
+        {"vocab.txt", "0\ta\n1", "token 0"}, {"vocab.txt", "0\ta\n\xff", "UTF-8"},
+        {"vocab.txt", "99999999999999999999\ta\n", "an id"},
+        {"merges.txt", "#version\nab\n", "offset 9"}, {"merges.txt", "#version\na \n", "offset 9"},
+        {"merges.txt", "#version\na b", "offset 9"}, {"special_tokens.json", "[]", "an object"},
+        {"special_tokens.json", "{\"special_tokens\":{\"x\":\"a\"}}", "ids and tokens"},
+        {"special_tokens.json", "{\"special_tokens\":{\"-1\":\"a\"}}", "ids and tokens"},
+        {"special_tokens.json", "{\"special_tokens\":{\"5\":7}}", "ids and tokens"},
+        {"special_tokens.json", "{\"special_tokens\":{}}", "runs of line feeds"}};
     static const char *const manifest[][2] = {
         {"[]", "list of records"}, {"{}", "list of records"}, {"7", "list of records"}, {"[", "conversion_manifest"},
         {"[{\"hf_name\":\"x\",\"output_file\":\"../../etc/passwd\",\"shape\":[1]}]", "expected in the bundle"},
@@ -417,7 +446,8 @@ static void damaged_bundles(void)
     if (!file_exists(CQ "tensors/cases.json"))
         SKIP("no " CQ);
     for (size_t i = 0; i < 3; i++) {
-        const char *const without[] = {files[i][0], i == 2 ? "hf_config.json" : "-", i == 2 ? "config.txt" : "-", NULL};
+        const char *const without[] = {files[i][0], i == 2 ? "hf_config.json" : i == 0 ? "vocab.txt" : "-",
+                                       i == 2 ? "config.txt" : "-", NULL};
         link_bundle(without);
         expect_bundle(folder, files[i][1]);
     }
@@ -431,6 +461,14 @@ static void damaged_bundles(void)
     expect_bundle(folder, "embed_vision.embedding_projection.weight: finite");
     text_free(&content);
     const char *const without[] = {"conversion_manifest.json", "handoff_probe.bin", NULL};
+    link_bundle(without);
+    for (size_t i = 0; i < sizeof vocabularies / sizeof *vocabularies; i++) {
+        const char *const tokenizer[] = {"tokenizer.json", NULL};
+        link_bundle(tokenizer);
+        write_part(vocabularies[i][0], vocabularies[i][1], strlen(vocabularies[i][1]));
+        expect_bundle(folder, vocabularies[i][2]);
+        expect_bundle(folder, vocabularies[i][0]);
+    }
     link_bundle(without);
     for (size_t i = 0; i < sizeof manifest / sizeof *manifest; i++) {
         write_part("conversion_manifest.json", manifest[i][0], strlen(manifest[i][0]));
@@ -627,6 +665,7 @@ int main(void)
     RUN(shapes_and_scales);
     RUN(damaged_files);
     RUN(logits_and_confidence);
+    RUN(media);
     RUN(tensors_of_bundles);
     RUN(without_files);
     RUN(rules_for_names);

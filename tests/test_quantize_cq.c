@@ -205,6 +205,50 @@ static void check_error(const struct weights *source, const struct weights *w)
     CHECK_MSG(n > 60, "%d matrices", n);
 }
 
+/* Without tokenizer.json: the same ids and texts for every line of the golden file. */
+static void check_vocabulary(void)
+{
+    static const char *const parts[] = {"tokenizer.json", "special_tokens.json"};
+    struct engine *plain = NULL, *m = NULL;
+    struct text file = {0};
+    struct err e = {0};
+    int n = 0;
+    char *json = path_join(out, parts[0]), *special = path_join(out, parts[1]);
+    CHECK(unlink(json) == 0);
+    CHECK_MSG(file_read("../shared/model/tokenizer/tiny-a.jsonl", 1 << 24, &file, &e) == 0, "%s", e.msg);
+    if (CHECK_MSG(engine_open(&plain, MODEL, NULL, &e) == 0 && engine_open(&m, out, NULL, &e) == 0, "%s", e.msg)) {
+        struct document_sha sha[2];
+        engine_document_sha(plain, &sha[0]);
+        engine_document_sha(m, &sha[1]);
+        CHECK_STR(sha[1].tokenizer, sha[0].tokenizer);
+        for (char *line = file.data, *stop; (stop = strchr(line, '\n')); line = stop + 1, n++) {
+            struct ids a = {0}, b = {0};
+            struct text s = {0}, t = {0};
+            tokenize(engine_tokenizer(plain), line, (size_t)(stop - line), &a);     /* the line as it is will do */
+            tokenize(engine_tokenizer(m), line, (size_t)(stop - line), &b);
+            CHECK_MSG(a.n == b.n && memcmp(a.id, b.id, (size_t)a.n * sizeof *a.id) == 0, "ids of line %d", n + 1);
+            detokenize(engine_tokenizer(plain), a.id, a.n, false, &s);
+            detokenize(engine_tokenizer(m), a.id, a.n, false, &t);
+            CHECK_STR(s.data, t.data);
+            ids_free(&a);
+            ids_free(&b);
+            text_free(&s);
+            text_free(&t);
+        }
+        for (int32_t id = 0; id < 1024; id++)
+            CHECK_MSG(tokenizer_is_special(engine_tokenizer(plain), id) == tokenizer_is_special(engine_tokenizer(m), id),
+                      "token %d is special", (int)id);
+    }
+    CHECK_MSG(n == 303, "%d lines", n);
+    engine_close(plain);
+    engine_close(m);
+    unlink(special);
+    CHECK(engine_open(&m, out, NULL, &e) && e.code == EXIT_BAD_INPUT && strstr(e.msg, "special_tokens.json"));
+    free(json);
+    free(special);
+    text_free(&file);
+}
+
 /* Names and config.txt say what the manifest and config.json say; the number of threads changes nothing. */
 static void runs(void)
 {
@@ -233,6 +277,7 @@ static void runs(void)
     }
     run_prompt(out, again);
     CHECK(memcmp(logits, again, sizeof again) == 0);
+    check_vocabulary();
     remove_out();
 }
 
