@@ -209,7 +209,8 @@ static void odd_tables(struct facts *f)
         ODD(f, "per_layer_model_projection is quantised (%s); llama-quantize never does that", project->type_name);
     if (!output)
         return;
-    const bool same = embed && embed->n_bytes == output->n_bytes && strcmp(embed->type_name, output->type_name) == 0 &&
+    const bool plain = f->is_gguf || output->type != TENSOR_CODED;      /* all n_bytes lie at `data` */
+    const bool same = plain && embed && embed->n_bytes == output->n_bytes && strcmp(embed->type_name, output->type_name) == 0 &&
                       memcmp(embed->data, output->data, output->n_bytes) == 0;
     ODD(f, same ? "%s repeats the embeddings, which are the output matrix anyway"
                 : "%s: an output matrix of its own, where Gemma 4 uses the embeddings", output->name);
@@ -372,9 +373,10 @@ static void put_form(struct facts *f)
 static void put_architecture(struct facts *f)
 {
     const cJSON *classes = json_get(f->d.config.json, "architectures");
+    const struct gguf_value *v = f->is_gguf ? gguf_find(&f->g, "general.architecture") : NULL;
     const char *s;
     size_t len;
-    if (f->is_gguf && gguf_string(gguf_find(&f->g, "general.architecture"), &s, &len))
+    if (v && gguf_string(v, &s, &len))
         text_put(&f->out->architecture, s, len < 64 ? len : 64);
     else if (cJSON_IsArray(classes) && cJSON_IsString(classes->child))
         text_puts(&f->out->architecture, classes->child->valuestring);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STOPS = 32 };
+enum { MAX_STOPS = 32, MAX_TEMPLATE = 16 << 20 };
 
 /* ---- metadata -------------------------------------------------------------------------------------------------- */
 
@@ -294,19 +294,23 @@ static int check_vocabulary(const struct gguf *g, const struct gguf_value **toke
         return err_input(e, "%s: metadata key tokenizer.ggml.tokens: at most 2097152 strings were expected", path);
     if (!*types || (*types)->kind != GGUF_ARRAY || (*types)->count != (*tokens)->count)
         return err_input(e, "%s: metadata key tokenizer.ggml.token_type: a number for each token was expected", path);
-    if (!*merges || (*merges)->kind != GGUF_ARRAY || (*merges)->element != GGUF_STRING)
-        return err_input(e, "%s: metadata key tokenizer.ggml.merges: strings were expected", path);
+    if (!*merges || (*merges)->kind != GGUF_ARRAY || (*merges)->element != GGUF_STRING || (*merges)->count > 1 << 22)
+        return err_input(e, "%s: metadata key tokenizer.ggml.merges: at most 4194304 strings were expected", path);
     return 0;
 }
 
-static void read_template(struct gguf_documents *d, const struct gguf *g)
+static int read_template(struct gguf_documents *d, const struct gguf *g, struct err *e)
 {
     const struct gguf_value *v = gguf_find(g, "tokenizer.chat_template");
     const char *s;
     size_t len;
     d->has_template = v && gguf_string(v, &s, &len);
+    if (d->has_template && len > MAX_TEMPLATE)
+        return err_input(e, "%s: metadata key tokenizer.chat_template: at most %d bytes were expected", g->file->path,
+                         MAX_TEMPLATE);
     if (d->has_template)
         text_put(&d->chat_template, s, len);
+    return 0;
 }
 
 static int refuse_architecture(const struct gguf *g, struct err *e)
@@ -341,7 +345,7 @@ int gguf_documents_read(struct gguf_documents *d, const struct gguf *g, const st
         add_ids(g, &v, d->config);
     }
     d->tokenizer = make_tokenizer(&v, types);
-    read_template(d, g);
+    r.bad |= read_template(d, g, e) != 0;
     free(v.piece);
     free(v.merged);
     arena_free(&v.arena);

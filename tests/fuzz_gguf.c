@@ -1,5 +1,5 @@
-/* Opens any bytes as a GGUF file, reads every tensor that comes out of it, and makes its documents: those of a decoder,
- * or of a projector beside an empty configuration. */
+/* Opens any bytes as a GGUF file, reads every tensor that comes out of it, says what is odd about it, and makes its
+ * documents: those of a decoder, whose tokenizer is used, or of a projector beside an empty configuration. */
 #define _GNU_SOURCE                     /* memfd_create */
 #include "engine/gguf_model.h"
 #include "engine/tokenizer.h"
@@ -9,6 +9,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static void use_tokenizer(const struct tokenizer *t)
+{
+    static const char text[] = "<bos><|turn>user\nHello, world: 3 + 4\n\n\xff\xe2\x96\x81 ab abc<turn|>";
+    struct ids ids = {0};
+    struct text back = {0};
+    tokenize(t, text, sizeof text - 1, &ids);
+    detokenize(t, ids.id, ids.n, true, &back);
+    ids_free(&ids);
+    text_free(&back);
+}
 
 static void read_documents(const char *path, const struct weights *w)
 {
@@ -21,8 +32,10 @@ static void read_documents(const char *path, const struct weights *w)
     if (map_open(&file, path, &e) == 0 && gguf_parse(&file, &a, &g, &e) == 0) {
         if (gguf_documents_read(&d, &g, w, &e) == 0) {
             struct tokenizer *t;
-            if (tokenizer_read(&t, d.tokenizer, path, &e) == 0)
+            if (tokenizer_read(&t, d.tokenizer, path, &e) == 0) {
+                use_tokenizer(t);
                 tokenizer_close(t);
+            }
             gguf_documents_free(&d);
         }
         if (gguf_towers_read(config, &processor, &g, w, &e) == 0)
@@ -36,6 +49,7 @@ static void read_documents(const char *path, const struct weights *w)
 static int fuzz_one(const uint8_t *data, size_t n)
 {
     struct weights *w;
+    struct checkpoint_facts facts;
     struct err e = {0};
     char path[64];
     float values[300];
@@ -52,6 +66,8 @@ static int fuzz_one(const uint8_t *data, size_t n)
             tensor_read_f32(t, all - take, take, values);
         }
         read_documents(path, w);
+        checkpoint_facts_read(&facts, path, w, true, &e);
+        checkpoint_facts_free(&facts);
         weights_close(w);
     }
     close(fd);
