@@ -115,6 +115,12 @@ static void paired_figures(const struct scores *s)
         t->p_value = t->delta = figure_undefined("no entropy is recorded");
         return;
     }
+    if (c->n_no_entropy == 0) {         /* with a confidence in one row there is one in all: none need be left out */
+        struct delong_pair p = delong_paired(c->confidence, HIGHER_IS_RIGHT, c->entropy, HIGHER_IS_WRONG, c->wrong, c->n);
+        t->p_value = p.p;
+        t->delta = p.delta;
+        return;
+    }
     double *confidence = NEW(double, c->n), *entropy = NEW(double, c->n);
     uint8_t *wrong = NEW(uint8_t, c->n);
     size_t n = 0;

@@ -3,6 +3,7 @@
  * Rows are ranked once. A resample is only a count for each row, so a statistic walks the rows in their fixed order and
  * nothing is sorted again. Generator: xoshiro256** (Blackman and Vigna 2018), seeded by splitmix64.
  */
+#define _GNU_SOURCE                     /* sysconf */
 #include "eval/stats.h"
 #include "eval/order.h"
 #include "engine/base.h"
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_REDRAWS = 10000, MAX_THREADS = 64 };
 
@@ -49,23 +51,56 @@ static inline uint64_t generator_next(struct generator *g)
     return result;
 }
 
-/* n draws below n, counted. Each half of a 64-bit number gives one: the high word of half * n, rejected where that
+/* Counts of so many rows stay in the first-level cache. */
+enum { CHUNK_BITS = 12, CHUNK = 1 << CHUNK_BITS };
+
+/* `drawn` draws below n, counted. Each half of a 64-bit number gives one: the high word of half * n, rejected where that
  * would favour some values (Lemire 2019). */
-static void draw_counts(struct generator *g, uint32_t *count, uint32_t n)
+static void draw_below(struct generator *g, uint32_t *count, uint32_t n, uint32_t draws, int shift)
 {
     uint32_t reject = (uint32_t)-n % n, drawn = 0;
-    memset(count, 0, n * sizeof *count);
-    while (drawn < n) {
+    while (drawn < draws) {
         uint64_t x = generator_next(g);
         uint64_t a = (x & UINT32_MAX) * n, b = (x >> 32) * n;
         if ((uint32_t)a >= reject) {
-            count[a >> 32]++;
+            count[a >> 32 >> shift]++;
             drawn++;
         }
-        if ((uint32_t)b >= reject && drawn < n) {
-            count[b >> 32]++;
+        if ((uint32_t)b >= reject && drawn < draws) {
+            count[b >> 32 >> shift]++;
             drawn++;
         }
+    }
+}
+
+/* The same below CHUNK, from 12 bits each. */
+static void draw_in_chunk(struct generator *g, uint32_t *count, uint32_t draws)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < draws; i++) {
+        bits = i % 5 ? bits >> CHUNK_BITS : generator_next(g);
+        count[bits & (CHUNK - 1)]++;
+    }
+}
+
+/* n draws below n, counted. Ten million counts do not fit a cache: a first round counts how many draws fall into each
+ * chunk of rows (`in_chunk` has room for them), a second one spreads these within the chunk. */
+static void draw_counts(struct generator *g, uint32_t *count, uint32_t n, uint32_t *in_chunk)
+{
+    memset(count, 0, n * sizeof *count);
+    if (n <= 8 * CHUNK) {
+        draw_below(g, count, n, n, 0);
+        return;
+    }
+    uint32_t n_chunks = (n + CHUNK - 1) / CHUNK;
+    memset(in_chunk, 0, n_chunks * sizeof *in_chunk);
+    draw_below(g, in_chunk, n, n, CHUNK_BITS);
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        uint32_t first = c * CHUNK;
+        if (n - first >= CHUNK)
+            draw_in_chunk(g, count + first, in_chunk[c]);
+        else
+            draw_below(g, count + first, n - first, in_chunk[c], 0);
     }
 }
 
@@ -84,12 +119,13 @@ static void *run_job(void *arg)
     const uint32_t *group = j->how->group;
     size_t units = group ? j->how->n_groups : j->n;
     uint32_t *unit_count = NEW(uint32_t, units), *count = group ? NEW(uint32_t, j->n) : unit_count;
+    uint32_t *in_chunk = NEW(uint32_t, units / CHUNK + 1);
     for (size_t i = j->from; i < j->to && !j->failed; i++) {
         struct generator g;
         generator_seed(&g, j->how->seed, i);
         int tries = 0;
         do {
-            draw_counts(&g, unit_count, (uint32_t)units);
+            draw_counts(&g, unit_count, (uint32_t)units, in_chunk);
             for (size_t row = 0; group && row < j->n; row++)
                 count[row] = unit_count[group[row]];
             j->values[i] = j->statistic(count, j->data);
@@ -99,13 +135,21 @@ static void *run_job(void *arg)
     if (group)
         free(count);
     free(unit_count);
+    free(in_chunk);
     return NULL;
+}
+
+/* Each thread holds counts of its own: not more threads than that is worth. */
+static size_t cpus(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 8 ? 8 : (size_t)n;
 }
 
 int bootstrap_values(const struct resampling *how, size_t n, bootstrap_statistic *statistic, const void *data,
                      double *values)
 {
-    size_t units = how->group ? how->n_groups : n, n_threads = how->n_threads < 1 ? 1 : (size_t)how->n_threads;
+    size_t units = how->group ? how->n_groups : n, n_threads = how->n_threads < 1 ? cpus() : (size_t)how->n_threads;
     if (n == 0 || units == 0 || units > UINT32_MAX)
         return -1;
     if (n_threads > MAX_THREADS)

@@ -39,9 +39,9 @@ static void part_free(struct part *p)
     free(p->wrong);
 }
 
-static bool on_calibration_side(const struct record *row, int64_t seed)
+static bool on_calibration_side(const struct records *r, const struct record *row, int64_t seed)
 {
-    uint64_t x = (row->group ? row->group : row->key) ^ (uint64_t)seed * 0x9e3779b97f4a7c15u;
+    uint64_t x = (row->group ? r->group_key[row->group - 1] : row->key) ^ (uint64_t)seed * 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return (x ^ x >> 31) & 1;
@@ -65,7 +65,7 @@ static int add_task(struct quant *q, const struct work *w, const struct records 
         failed = err_input(e, "%s: no record of \"%s\" has a confidence (a checkpoint without a probe?)", r->path,
                            r->tasks[task].name);
     for (size_t i = 0; !failed && i < c.n; i++) {
-        bool first = !w->o->split || on_calibration_side(c.row[i], w->o->seed);
+        bool first = !w->o->split || on_calibration_side(r, c.row[i], w->o->seed);
         double reference = other[i] ? !record_wrong(other[i], (struct wrong_rule){w->in->tau, w->in->cut}) : NAN;
         part_add(first ? &q->calibration : &q->test, c.confidence[i], c.wrong[i], reference);
     }
@@ -310,8 +310,20 @@ static void transfer(struct calibrate_quant *out, const struct work *w, const st
     out->n_transfer = N;
 }
 
+/* Behind the last quant nobody asks for the rows again: with ten million of them they are most of the memory. */
+static void give_back(const struct calibrate_models *m)
+{
+    for (int i = 0; i < m->n_runs; i++)
+        records_forget_rows(&m->runs[i]);
+    if (m->baseline)
+        records_forget_rows(m->baseline);
+    if (m->reference)
+        records_forget_rows(m->reference);
+}
+
+/* task NULL: all hold-outs together. last: no other quant or task follows. */
 static int make_quant(struct calibrate_quant *out, const struct work *w, const struct records *r, const char *task,
-                      struct err *e)
+                      bool last, struct err *e)
 {
     struct quant q, base = {0};
     struct figure threshold[N_THRESHOLD_RULES], base_threshold[N_THRESHOLD_RULES];
@@ -324,6 +336,10 @@ static int make_quant(struct calibrate_quant *out, const struct work *w, const s
             quant_free(&q);
             return -1;
         }
+    }
+    if (last && w->m->give_back)
+        give_back(w->m);
+    if (w->m->baseline) {
         find_thresholds(base_threshold, &base.calibration, w->o, has_reference, NAN);
         base_rate = effect_of(base_threshold[RULE_DEFAULT], &base.calibration, has_reference).rate.value;
     }
@@ -350,7 +366,9 @@ static int make_quant(struct calibrate_quant *out, const struct work *w, const s
 int calibrate_result_make(struct calibrate_result *out, const struct inputs *in, const struct calibrate_options *o,
                           const struct calibrate_models *m, struct arena *a, struct err *e)
 {
-    struct work w = {in, o, m, a};
+    struct inputs lean = *in;
+    lean.no_entropy = true;
+    struct work w = {&lean, o, m, a};
     int room = 0;
     for (int i = 0; i < m->n_runs; i++)
         room += o->per_task ? m->runs[i].n_tasks : 1;
@@ -364,10 +382,12 @@ int calibrate_result_make(struct calibrate_result *out, const struct inputs *in,
     out->definitions.seed = o->seed;
     for (int i = 0; i < m->n_runs; i++) {
         const struct records *r = &m->runs[i];
-        for (int t = 0; t < (o->per_task ? r->n_tasks : 1); t++) {
+        const int n_tables = o->per_task ? r->n_tasks : 1;
+        for (int t = 0; t < n_tables; t++) {
             if (o->per_task && (!inputs_want(in, r->tasks[t].name) || r->tasks[t].n == 0))
                 continue;
-            if (make_quant(&quants[out->n_quants++], &w, r, o->per_task ? r->tasks[t].name : NULL, e))
+            if (make_quant(&quants[out->n_quants++], &w, r, o->per_task ? r->tasks[t].name : NULL,
+                           i == m->n_runs - 1 && t == n_tables - 1, e))
                 return -1;
         }
     }

@@ -93,7 +93,7 @@ static int calibrate(const struct strings *sources, struct err *e)
     for (int i = 0; !failed && i < 2; i++)
         failed = names[i] ? inputs_open(&in, names[i], &others[i], e) : 0;
     struct calibrate_models m = {sources->n, runs, baseline ? &others[0] : sources->n > 1 ? &runs[0] : NULL,
-                                 reference ? &others[1] : NULL};
+                                 reference ? &others[1] : NULL, true};
     for (int i = 0; !failed && m.baseline && i < sources->n; i++)
         failed = stamps_check(&in, m.baseline, &runs[i], e);
     failed = failed || calibrate_result_make(&result, &in, &o, &m, &arena, e) || write_result(&result, e);
@@ -199,6 +199,7 @@ int cmd_calibrate(int argc, char **argv)
 {
     struct strings sources = {0};
     struct err e = {0};
+    in.keep_group_keys = true;
     int failed, stop = cli_parse(&usage, argc, argv, &sources, &e);
     if (stop)
         return cli_end(stop, &e);

@@ -21,7 +21,7 @@ static const struct option options[] = {
     {"--route", OPT_STRING, &o.route, "RULE", "hand off whole groups by their min, mean or last confidence"},
     {"--bootstrap", OPT_INT, &o.resamples, "N", "resamples for the interval of the match rate (default 1000; 0: none)"},
     {"--seed", OPT_INT, &o.seed, "N", "seed of the bootstrap (default 1)"},
-    {"--threads", OPT_INT, &o.threads, "N", "threads of the bootstrap; the result does not depend on it"},
+    {"--threads", OPT_INT, &o.threads, "N", "threads of the bootstrap (all); never changes a result"},
     {"--points", OPT_INT, &o.max_points, "N", "points of a curve in the JSON (default 1000; 0: all)"},
     {"--remote-ms", OPT_DOUBLE, &o.remote_ms, "MS", "what a call of the reference takes"},
     {"--local-price", OPT_DOUBLE, &o.local_price, "P", "price of an answer on the device"},

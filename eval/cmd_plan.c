@@ -54,59 +54,81 @@ static void fill_task(struct plan_task *t, const struct rates *r)
                                        power);
 }
 
-/* Share right in one run only, and the correlation of the two confidences in place of that of the two AUROCs. */
-static int rates_of_pair(struct rates *r, const struct records *run, const struct records *with, int task,
-                         const struct columns *c, struct err *e)
+/* Confidences of the samples that have one in both runs. */
+struct both { double *a, *b; size_t n; };
+
+/* Share right in one run only, and the confidences whose correlation stands in for that of the two AUROCs. */
+static int read_pair(struct both *both, struct rates *r, struct columns *c, const struct records *run,
+                     const struct records *with, int task, struct err *e)
 {
     const struct record **other = NEW(const struct record *, c->n);
-    struct columns copy = *c;
-    int failed = columns_pair(&copy, &in, run, with, task, other, e);
-    double *a = NEW(double, c->n), *b = NEW(double, c->n);
-    size_t differ = 0, n = 0;
-    for (size_t i = 0; !failed && i < copy.n; i++) {
-        differ += copy.wrong[i] != record_wrong(other[i], (struct wrong_rule){in.tau, in.cut});
-        if (!(other[i]->flags & REC_HAS_CONFIDENCE) || isnan(copy.confidence[i]))
+    int failed = columns_pair(c, &in, run, with, task, other, e);
+    size_t differ = 0;
+    *both = (struct both){NEW(double, c->n), NEW(double, c->n), 0};
+    for (size_t i = 0; !failed && i < c->n; i++) {
+        differ += c->wrong[i] != record_wrong(other[i], (struct wrong_rule){in.tau, in.cut});
+        if (!(other[i]->flags & REC_HAS_CONFIDENCE) || isnan(c->confidence[i]))
             continue;
-        a[n] = copy.confidence[i];
-        b[n++] = other[i]->confidence;
+        both->a[both->n] = c->confidence[i];
+        both->b[both->n++] = other[i]->confidence;
     }
-    if (!failed) {
-        struct figure rho = n > 2 ? rank_agreement(a, b, n).spearman : figure_undefined("too few");
-        r->discordant = (double)differ / (double)copy.n;
-        r->correlation = rho.why ? r->correlation : fmin(rho.value, 0.99);
-    }
-    free(a);
-    free(b);
+    r->discordant = (double)differ / (double)c->n;
     free(other);
     return failed;
 }
 
-static int plan_of_task(struct plan_task *t, const struct records *run, const struct records *with, int task,
+static void auroc_and_share(struct rates *r, const struct columns *c)
+{
+    struct ranking ranking;
+    double wrong = 0;
+    for (size_t i = 0; i < c->n; i++)
+        wrong += c->wrong[i];
+    r->wrong = c->n ? wrong / (double)c->n : NAN;
+    if (c->has_confidence &&
+        ranking_make(&ranking, c->confidence, c->wrong, NULL, c->n, HIGHER_IS_RIGHT, NAN_IS_EXCLUDED, NULL) == 0) {
+        struct figure f = auroc(&ranking);
+        r->auroc = f.why ? NAN : f.value;
+        ranking_free(&ranking);
+    }
+}
+
+static double mean_ms(const struct records *run, int task)
+{
+    double time = 0;
+    for (int64_t i = 0; i < run->tasks[task].n; i++)
+        time += records_row(run, task, i)->ms;
+    return time / (double)run->tasks[task].n;
+}
+
+/* last: the rows of both runs are given back before anything is ranked. */
+static int plan_of_task(struct plan_task *t, struct records *run, struct records *with, int task, bool last,
                         struct err *e)
 {
     struct columns c;
+    struct both both = {0};
     struct rates r = {.auroc = NAN, .correlation = correlation, .discordant = discordant, .ms = ms};
-    if (columns_make(&c, &in, run, task, e))
+    if (with ? columns_make(&c, &in, run, task, e) : columns_make_detached(&c, &in, run, task, e))
         return -1;
     t->task = run->tasks[task].name;
-    t->n = (int64_t)c.n;
-    double time = 0, wrong = 0;
-    for (size_t i = 0; i < c.n; i++) {
-        time += c.row[i]->ms;
-        wrong += c.wrong[i];
-    }
-    r.wrong = c.n ? wrong / (double)c.n : NAN;
     if (!(ms > 0))
-        r.ms = c.n ? time / (double)c.n : 0;
-    struct ranking ranking;
-    if (c.has_confidence &&
-        ranking_make(&ranking, c.confidence, c.wrong, NULL, c.n, HIGHER_IS_RIGHT, NAN_IS_EXCLUDED, NULL) == 0) {
-        struct figure f = auroc(&ranking);
-        r.auroc = f.why ? NAN : f.value;
-        ranking_free(&ranking);
+        r.ms = mean_ms(run, task);
+    int failed = 0;
+    if (with)
+        failed = read_pair(&both, &r, &c, run, with, task, e);
+    t->n = (int64_t)c.n;
+    if (last) {
+        records_forget_rows(run);
+        if (with)
+            records_forget_rows(with);
     }
-    int failed = with ? rates_of_pair(&r, run, with, task, &c, e) : 0;
-    fill_task(t, &r);
+    if (!failed) {
+        auroc_and_share(&r, &c);
+        struct figure rho = both.n > 2 ? rank_agreement(both.a, both.b, both.n).spearman : figure_undefined("too few");
+        r.correlation = rho.why ? r.correlation : fmin(rho.value, 0.99);
+        fill_task(t, &r);
+    }
+    free(both.a);
+    free(both.b);
     columns_free(&c);
     return failed;
 }
@@ -144,9 +166,14 @@ static int make(struct plan_result *out, struct records r[2], const struct strin
         return -1;
     struct plan_task *tasks = ARENA_NEW(a, struct plan_task, r[0].n_tasks);
     out->tasks = tasks;
+    int *wanted = ARENA_NEW(a, int, r[0].n_tasks), n = 0;
     for (int i = 0; i < r[0].n_tasks; i++)
-        if (inputs_want(&in, r[0].tasks[i].name) && r[0].tasks[i].n &&
-            plan_of_task(&tasks[out->n_tasks++], &r[0], against ? &r[1] : NULL, i, e))
+        if (inputs_want(&in, r[0].tasks[i].name) && r[0].tasks[i].n)
+            wanted[n++] = i;
+    if (!against)
+        records_forget_keys(&r[0]);
+    for (int k = 0; k < n; k++)
+        if (plan_of_task(&tasks[out->n_tasks++], &r[0], against ? &r[1] : NULL, wanted[k], k == n - 1, e))
             return -1;
     return 0;
 }
@@ -159,6 +186,7 @@ int cmd_plan(int argc, char **argv)
     struct plan_result result;
     struct arena arena = {0};
     struct text out = {0};
+    in.no_entropy = true;
     int stop = cli_parse(&usage, argc, argv, &sources, &e);
     if (stop)
         return cli_end(stop, &e);

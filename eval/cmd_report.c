@@ -14,7 +14,7 @@
 
 static struct inputs in = INPUTS_DEFAULT;
 static const char *out_dir, *reference, *target, *title;
-static int64_t resamples = 1000, seed = 1, max_samples = 20000, threads = 1, media_mb = 8;
+static int64_t resamples = 1000, seed = 1, max_samples = 20000, threads, media_mb = 8;
 static double threshold = 0.85;
 static bool published, no_published;
 
@@ -28,7 +28,7 @@ static const struct option options[] = {
     {"--threshold", OPT_DOUBLE, &threshold, "T", "the threshold in use (default 0.85)"},
     {"--bootstrap", OPT_INT, &resamples, "N", "resamples for match rates and bands (default 1000; 0: none)"},
     {"--seed", OPT_INT, &seed, "N", "seed of bootstrap and split (default 1)"},
-    {"--threads", OPT_INT, &threads, "N", "threads of the bootstrap; the result does not depend on it"},
+    {"--threads", OPT_INT, &threads, "N", "threads of the bootstrap (all); never changes a result"},
     {"--samples", OPT_INT, &max_samples, "N", "samples in the viewer (default 20000)"},
     {"--media-mb", OPT_INT, &media_mb, "N", "pictures and sounds in the viewer, at most N MB (default 8; 0: none)"},
     {"--published", OPT_FLAG, &published, NULL, "published figures also beside hold-outs of under 500 samples"},
@@ -121,7 +121,7 @@ static int make_calibration(struct work *w, struct err *e)
     struct calibrate_options o = {.split = true, .seed = seed, .threshold = threshold, .rate = 0.3, .accuracy = 0.95,
                                   .delta = 0.05, .start = 0.95, .cost_handoff = 1, .cost_wrong = 10};
     struct calibrate_models m = {w->n_runs, w->runs, w->n_runs > 1 ? &w->runs[0] : NULL,
-                                 reference ? &w->others[0] : NULL};
+                                 reference ? &w->others[0] : NULL, false};
     if (calibrate_result_make(&w->calibrate, &in, &o, &m, &w->arena, e) == 0)
         return 0;
     o.split = false;            /* too few samples for two halves: the page then says that its figures are in-sample */
@@ -273,6 +273,7 @@ int cmd_report(int argc, char **argv)
     struct err e = {0};
     struct work w = {0};
     int stop = cli_parse(&usage, argc, argv, &sources, &e);
+    in.keep_group_keys = true;
     if (stop)
         return cli_end(stop, &e);
     int failed = check(&sources, &e) || open_all(&w, &sources, &e) || make_auroc(&w, &e) || make_curves(&w, &e) ||

@@ -137,7 +137,9 @@ static void set_confidence(struct compare_task *t, const struct pairs *p, double
 
 static struct figure set_auroc(struct compare_task *t, const struct pairs *p, const struct compare_options *o)
 {
-    struct resampling how = {(uint64_t)o->seed, (size_t)o->resamples, (int)o->threads, NULL, 0};
+    t->jackknife = o->resamples == 0 && p->n_scored > JACKKNIFE_ROWS;
+    struct resampling how = {.seed = (uint64_t)o->seed, .n_threads = (int)o->threads,
+                             .n_resamples = t->jackknife ? 0 : o->resamples ? (size_t)o->resamples : AUTO_RESAMPLES};
     if (p->n_scored == 0)
         return t->auroc_delta;
     if (p->n_groups < p->n_scored) {
@@ -331,7 +333,9 @@ static void make_pooled(struct compare_task *t, const struct compare_task *tasks
 int compare_result_make(struct compare_result *out, const struct inputs *in, const struct compare_options *o,
                         struct records *base, struct records *fresh, struct arena *a, struct err *e)
 {
-    struct work w = {in, o, base, fresh, a};
+    struct inputs lean = *in;
+    lean.no_entropy = true;
+    struct work w = {&lean, o, base, fresh, a};
     struct compare_task *tasks = ARENA_NEW(a, struct compare_task, base->n_tasks + 1);
     struct figure *auroc_se = ARENA_NEW(a, struct figure, base->n_tasks + 1);
     struct pairs all = {0};
@@ -340,7 +344,7 @@ int compare_result_make(struct compare_result *out, const struct inputs *in, con
                                    .margin = o->margin, .auroc_margin = o->auroc_margin, .alpha = o->alpha,
                                    .tasks = tasks};
     out->definitions.threshold = o->threshold;
-    out->definitions.resamples = o->resamples;
+    out->definitions.resamples = o->resamples ? o->resamples : AUTO_RESAMPLES;
     out->definitions.seed = o->seed;
     int *wanted = ARENA_NEW(a, int, base->n_tasks);
     for (int i = 0; i < base->n_tasks; i++)

@@ -13,7 +13,7 @@ struct curve_options {
     double remote_ms, local_price, call_price, middle_price;
     bool bands;
 };
-#define CURVE_OPTIONS_DEFAULT {.resamples = 1000, .seed = 1, .threads = 1, .max_points = 1000, .threshold = 0.85}
+#define CURVE_OPTIONS_DEFAULT {.resamples = 1000, .seed = 1, .max_points = 1000, .threshold = 0.85}
 
 /* The models beside the run. target NULL: the reference; middle NULL: two tiers. give_back: the rows of run and
  * reference are not needed by the caller any more and go as soon as the last task has been read. */

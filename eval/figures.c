@@ -215,11 +215,9 @@ int figures_samples(struct report_input *out, const struct inputs *in, const str
     int64_t room = out->n_samples_total < max ? out->n_samples_total : max;
     struct sample_row *rows = ARENA_NEW(a, struct sample_row, room);
     out->samples = rows;
-    for (int64_t i = 0; !failed && i < first->n && out->n_samples < room; i++) {
-        const struct record *row = &first->rows[first->order[i]];
-        if (s.shown_task[row->task] >= 0)
-            failed = fill_sample(&rows[out->n_samples++], &s, row, e);
-    }
+    for (int t = 0; t < first->n_tasks; t++)
+        for (int64_t i = 0; !failed && s.shown_task[t] >= 0 && i < first->tasks[t].n && out->n_samples < room; i++)
+            failed = fill_sample(&rows[out->n_samples++], &s, records_row(first, t, i), e);
     for (int r = 0; r < n_runs; r++)
         records_texts_close(s.texts[r]);
     free(s.texts);

@@ -28,7 +28,7 @@ enum report_format inputs_format(const struct inputs *in)
 
 int inputs_open(const struct inputs *in, const char *source, struct records *r, struct err *e)
 {
-    if (records_open(r, source, &(struct records_options){.entropy = in->entropy}, e))
+    if (records_open(r, source, &(struct records_options){in->entropy, in->keep_group_keys}, e))
         return -1;
     for (int i = 0; i < in->tasks.n; i++)
         if (records_task(r, in->tasks.at[i]) < 0) {
@@ -56,35 +56,32 @@ struct definitions inputs_definitions(const struct inputs *in)
 
 /* ---- columns ---------------------------------------------------------------------------------------------------- */
 
-struct grouped { uint64_t group; uint32_t row; };
-
-static int compare_grouped(const void *a, const void *b)
+/* Makes numbers of records (0: alone) into numbers without gaps by first appearance; returns how many there are. */
+static size_t number_groups(uint32_t *group, size_t n)
 {
-    const struct grouped *x = a, *y = b;
-    return x->group != y->group ? (x->group < y->group ? -1 : 1) : x->row < y->row ? -1 : x->row > y->row;
+    uint32_t last = 0, n_groups = 0;
+    for (size_t i = 0; i < n; i++)
+        last = group[i] > last ? group[i] : last;
+    uint32_t *now = NEW(uint32_t, (size_t)last + 1);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t *g = &now[group[i]];
+        if (group[i] == 0)
+            group[i] = n_groups++;
+        else if (*g)
+            group[i] = *g - 1;
+        else
+            group[i] = (*g = ++n_groups) - 1;
+    }
+    free(now);
+    return n_groups;
 }
 
 uint32_t *groups_of(const struct record *const *row, size_t n, size_t *n_groups)
 {
-    struct grouped *g = NEW(struct grouped, n);
-    size_t k = 0;
     uint32_t *group = NEW(uint32_t, n);
     for (size_t i = 0; i < n; i++)
-        if (row[i]->group)
-            g[k++] = (struct grouped){row[i]->group, (uint32_t)i};
-    if (k)
-        qsort(g, k, sizeof *g, compare_grouped);
-    uint32_t *leader = NEW(uint32_t, n);
-    for (size_t i = 0; i < n; i++)
-        leader[i] = (uint32_t)i;
-    for (size_t i = 1; i < k; i++)
-        if (g[i].group == g[i - 1].group)
-            leader[g[i].row] = leader[g[i - 1].row];
-    *n_groups = 0;
-    for (size_t i = 0; i < n; i++)
-        group[i] = leader[i] == i ? (uint32_t)(*n_groups)++ : group[leader[i]];
-    free(leader);
-    free(g);
+        group[i] = row[i]->group;
+    *n_groups = number_groups(group, n);
     return group;
 }
 
@@ -101,13 +98,14 @@ static bool scan_task(struct columns *c, const struct records *r, int task)
     return grouped;
 }
 
-static void columns_alloc(struct columns *c, size_t n, bool detached, bool keep_rows)
+static void columns_alloc(struct columns *c, size_t n, bool detached, bool grouped, bool entropy)
 {
     c->confidence = NEW(double, n);
-    c->entropy = NEW(double, n);
+    c->entropy = entropy ? NEW(double, n) : NULL;
     c->score = detached && (c->wer || c->graded) ? NEW(double, n) : NULL;
     c->wrong = NEW(uint8_t, n);
-    c->row = keep_rows ? NEW(const struct record *, n) : NULL;
+    c->row = detached ? NULL : NEW(const struct record *, n);
+    c->group = detached && !grouped ? NULL : NEW(uint32_t, n);
     c->flags = detached ? NEW(uint16_t, n) : NULL;
     c->words = detached && c->wer ? NEW(struct word_errors, n) : NULL;
 }
@@ -116,13 +114,16 @@ static void take_row(struct columns *c, const struct record *row, struct wrong_r
 {
     bool has = row->flags & REC_HAS_CONFIDENCE;
     c->confidence[c->n] = has ? row->confidence : NAN;
-    c->entropy[c->n] = row->flags & REC_HAS_ENTROPY ? row->entropy : NAN;
+    if (c->entropy)
+        c->entropy[c->n] = row->flags & REC_HAS_ENTROPY ? row->entropy : NAN;
     c->n_no_entropy += !(row->flags & REC_HAS_ENTROPY);
     c->wrong[c->n] = record_wrong(row, rule);
     if (c->score)
         c->score[c->n] = record_score(row);
     if (c->row)
         c->row[c->n] = row;
+    if (c->group)
+        c->group[c->n] = row->group;
     if (c->flags)
         c->flags[c->n] = row->flags;
     if (c->words)
@@ -137,7 +138,7 @@ static int fill(struct columns *c, const struct inputs *in, const struct records
     const struct wrong_rule rule = {in->tau, in->cut};
     *c = (struct columns){.wer = t->wer, .graded = t->graded};
     bool grouped = scan_task(c, r, task);
-    columns_alloc(c, (size_t)t->n, detached, !detached || grouped);
+    columns_alloc(c, (size_t)t->n, detached, grouped, !in->no_entropy);
     for (int64_t i = 0; i < t->n; i++) {
         const struct record *row = records_row(r, task, i);
         bool missing = c->has_confidence && !(row->flags & REC_HAS_CONFIDENCE);
@@ -152,9 +153,7 @@ static int fill(struct columns *c, const struct inputs *in, const struct records
         }
         take_row(c, row, rule);
     }
-    c->n_groups = c->n;
-    if (!detached || grouped)           /* else detached columns have no numbers */
-        c->group = groups_of(c->row, c->n, &c->n_groups);
+    c->n_groups = c->group ? number_groups(c->group, c->n) : c->n;
     return 0;
 }
 
@@ -166,11 +165,7 @@ int columns_make(struct columns *c, const struct inputs *in, const struct record
 int columns_make_detached(struct columns *c, const struct inputs *in, const struct records *r, int task,
                           struct err *e)
 {
-    if (fill(c, in, r, task, true, e))
-        return -1;
-    free(c->row);
-    c->row = NULL;
-    return 0;
+    return fill(c, in, r, task, true, e);
 }
 
 void columns_free(struct columns *c)

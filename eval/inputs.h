@@ -20,6 +20,8 @@ struct inputs {
     struct strings tasks;
     bool common, force;                 /* see columns_pair, stamps_check */
     bool replays;                       /* the verb compares token ids and prompts itself, and tells arithmetic apart */
+    bool keep_group_keys;               /* the verb asks for records.group_key */
+    bool no_entropy;                    /* columns without entropy are enough */
     bool allow_first;                   /* the verb knows --missing first: such samples are handed off first */
 };
 #define INPUTS_DEFAULT {.cut = 0.5, .entropy = "mean", .missing = "error"}
@@ -51,7 +53,7 @@ struct columns {
     size_t n_no_entropy;        /* rows whose entropy is NaN */
     bool has_confidence, has_entropy;   /* some row has one */
     bool wer, graded;
-    double *confidence, *entropy;       /* [n]; NaN where a row has none */
+    double *confidence, *entropy;       /* [n]; NaN where a row has none; entropy may be NULL, see no_entropy */
     uint8_t *wrong;             /* [n] */
     const struct record **row;  /* [n]; NULL in detached columns */
     uint32_t *group;            /* [n] in [0, n_groups): rows that stand or fall together */

@@ -9,7 +9,8 @@
 static void columns_keep(struct columns *c, size_t from, size_t to)
 {
     c->confidence[to] = c->confidence[from];
-    c->entropy[to] = c->entropy[from];
+    if (c->entropy)
+        c->entropy[to] = c->entropy[from];
     c->wrong[to] = c->wrong[from];
     c->row[to] = c->row[from];
     c->group[to] = c->group[from];

@@ -86,18 +86,20 @@ static struct platt fit(const struct ranking *r, bool smoothed)
         double ridge = 1e-12 * (l.haa + l.hbb), haa = l.haa + ridge, hbb = l.hbb + ridge;
         double det = haa * hbb - l.hab * l.hab;
         double da = -(hbb * l.ga - l.hab * l.gb) / det, db = -(haa * l.gb - l.hab * l.ga) / det;
+        /* Newton expects less of a fall than rounding hides: its last step is right, but cannot be checked. */
+        bool last = -(l.ga * da + l.gb * db) <= 1e-13 * l.value;
         double step = 1;
         struct loss next = platt_loss(r, f.a + da, f.b + db, t_right, t_wrong);
-        while (!(next.value <= l.value) && step > 1e-10) {
+        while (!last && !(next.value <= l.value) && step > 1e-10) {
             step /= 2;
             next = platt_loss(r, f.a + step * da, f.b + step * db, t_right, t_wrong);
         }
-        if (!(next.value <= l.value))
+        if (!last && !(next.value <= l.value))
             break;                              /* rounding decides from here on */
         f.a += step * da;
         f.b += step * db;
         l = next;
-        if (fabs(da) < 1e-13 * (1 + fabs(f.a)) && fabs(db) < 1e-13 * (1 + fabs(f.b)))
+        if (last || (fabs(da) < 1e-13 * (1 + fabs(f.a)) && fabs(db) < 1e-13 * (1 + fabs(f.b))))
             break;
     }
     f.nll = platt_loss(r, f.a, f.b, 1, 0).value / (c.wrong + c.right);

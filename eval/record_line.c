@@ -357,7 +357,7 @@ static bool set_text(struct parse *p, enum key key, const struct value *v)
     switch (key) {
     case K_ID: p->f->id = s.s; p->f->id_len = s.len; break;
     case K_TASK: p->f->task = s.s; p->f->task_len = s.len; break;
-    case K_GROUP: row->group = s.len ? hash_bytes(s.s, s.len, 1) | 1 : 0; break;
+    case K_GROUP: p->f->group_hash = s.len ? hash_bytes(s.s, s.len, 1) | 1 : 0; break;
     case K_ANSWER: row->answer = (uint32_t)hash_bytes(s.s, s.len, 2) | 1; break;
     case K_OUTPUT: row->answer = row->answer ? row->answer : (uint32_t)hash_bytes(s.s, s.len, 2) | 1; break;
     case K_STOP:
@@ -389,10 +389,8 @@ static bool set_number(struct parse *p, enum key key, const struct value *v)
         return true;
     if (v->kind != V_NUMBER)
         return wrong_value(p, key, "a number was expected");
-    if (key == K_TOKENS) {
-        row->tokens = v->number >= 0 && v->number < UINT32_MAX ? (uint32_t)v->number : 0;
+    if (key == K_TOKENS)
         return true;
-    }
     if (key == K_ENTROPY) {
         if (!(v->number >= 0))
             return wrong_value(p, key, "a number of nats, 0 or more, was expected");

@@ -13,7 +13,8 @@ struct line_reader { struct text task, id, other; const char *entropy; };
 
 /* What a line says; texts live until the next line_parse. */
 struct line_fields {
-    struct record row;          /* without offset and task */
+    struct record row;          /* without offset, task and group */
+    uint64_t group_hash;        /* 0: it names no group */
     const char *task, *id;
     size_t task_len, id_len;
     uint64_t task_hash;

@@ -26,7 +26,9 @@ struct loader {
     struct line_reader lines;
     int64_t line_no, cap;
     const char *path;
-    bool run_directory;
+    bool run_directory, keep_group_keys;
+    uint32_t *group_slots;              /* hash table over group_key; group */
+    uint64_t n_group_slots;
     uint64_t last_task_hash;            /* runs of one task are the rule: skip the search */
     int last_task;
 };
@@ -39,11 +41,11 @@ static void slots_put(struct records *r, uint32_t row)
     r->slots[at] = row + 1;
 }
 
-static void slots_grow(struct records *r)
+static void slots_make(struct records *r, uint64_t n_slots)
 {
     free(r->slots);
-    r->n_slots = r->n_slots ? r->n_slots * 2 : 1024;
-    r->slots = NEW(uint32_t, r->n_slots);
+    r->n_slots = n_slots;
+    r->slots = NEW(uint32_t, n_slots);
     for (int64_t i = 0; i < r->n; i++)
         slots_put(r, (uint32_t)i);
 }
@@ -57,6 +59,36 @@ const struct record *records_find(const struct records *r, uint64_t key)
         if (r->rows[r->slots[at] - 1].key == key)
             return &r->rows[r->slots[at] - 1];
     return NULL;
+}
+
+/* The slot of a group, or the free one where it belongs. */
+static uint32_t *group_slot(const struct loader *l, uint64_t hash)
+{
+    uint64_t mask = l->n_group_slots - 1, at = (hash >> 1) & mask;
+    while (l->group_slots[at] && l->r->group_key[l->group_slots[at] - 1] != hash)
+        at = (at + 1) & mask;
+    return &l->group_slots[at];
+}
+
+static uint32_t group_number(struct loader *l, uint64_t hash)
+{
+    struct records *r = l->r;
+    if (!hash)
+        return 0;
+    if ((uint64_t)r->n_groups * 4 >= l->n_group_slots * 3) {
+        free(l->group_slots);
+        l->n_group_slots = l->n_group_slots ? l->n_group_slots * 2 : 1024;
+        l->group_slots = NEW(uint32_t, l->n_group_slots);
+        r->group_key = mem_grow(r->group_key, (size_t)l->n_group_slots, sizeof *r->group_key);
+        for (int64_t i = 0; i < r->n_groups; i++)
+            *group_slot(l, r->group_key[i]) = (uint32_t)i + 1;
+    }
+    uint32_t *slot = group_slot(l, hash);
+    if (!*slot) {
+        r->group_key[r->n_groups] = hash;
+        *slot = (uint32_t)++r->n_groups;
+    }
+    return *slot;
 }
 
 static int task_index(struct loader *l, const struct line_fields *f, int *task, struct err *e)
@@ -103,7 +135,7 @@ static int add_record(struct loader *l, const struct line_fields *f, struct err 
     if (twin)
         return err_input(e, "%s:%" PRId64 ": task \"%.*s\" has the id \"%.*s\" a second time (first at byte %" PRIu64
                          "); every sample may stand once", l->path, l->line_no, (int)f->task_len, f->task,
-                         (int)(f->id_len > 200 ? 200 : f->id_len), f->id, twin->offset);
+                         (int)(f->id_len > 200 ? 200 : f->id_len), f->id, record_offset(twin));
     if (r->n == INT32_MAX)
         return err_input(e, "%s: more than %d records", l->path, INT32_MAX);
     if (r->n == l->cap) {
@@ -113,6 +145,7 @@ static int add_record(struct loader *l, const struct line_fields *f, struct err 
     struct record *row = &r->rows[r->n];
     *row = f->row;
     row->task = (uint16_t)task;
+    row->group = group_number(l, f->group_hash);
     struct record_task *t = &r->tasks[task];
     if (t->n && t->wer != ((row->flags & REC_HAS_WER) != 0))
         return err_input(e, "%s:%" PRId64 ": task \"%s\" mixes records with \"wer\" and without it", l->path,
@@ -122,7 +155,7 @@ static int add_record(struct loader *l, const struct line_fields *f, struct err 
     t->n++;
     r->n++;
     if ((uint64_t)r->n * 4 > r->n_slots * 3)
-        slots_grow(r);
+        slots_make(r, r->n_slots ? r->n_slots * 2 : 1024);
     else
         slots_put(r, (uint32_t)(r->n - 1));
     return 0;
@@ -145,7 +178,10 @@ static int add_line(struct loader *l, const char *s, size_t len, uint64_t offset
         }
         return err_input(e, "%s:%" PRId64 ": %s%s", l->path, l->line_no, ended ? "" : "torn line: ", fault.msg);
     }
-    f.row.offset = offset;
+    if (offset >> 48)
+        return err_input(e, "%s:%" PRId64 ": more than 2^48 bytes", l->path, l->line_no);
+    f.row.offset_low = (uint32_t)offset;
+    f.row.offset_high = (uint16_t)(offset >> 32);
     return add_record(l, &f, e);
 }
 
@@ -210,12 +246,28 @@ static int compare_ranked(const void *a, const void *b)
     return rx != ry ? (rx < ry ? -1 : 1) : strcmp(x->task.name, y->task.name);
 }
 
+/* Whether each task's rows stand together. If so, their places are noted in `at`. */
+static bool tasks_together(const struct records *r, int64_t *at)
+{
+    int n = 0;
+    for (int64_t i = 0; i < r->n; i++) {
+        if (i && r->rows[i].task == r->rows[i - 1].task)
+            continue;
+        at[r->rows[i].task] = i;
+        n++;
+    }
+    int wanted = 0;
+    for (int t = 0; t < r->n_tasks; t++)
+        wanted += r->tasks[t].n > 0;
+    return n == wanted;
+}
+
 /* Puts the tasks in the publisher's order and groups the rows by task. */
 static void index_tasks(struct records *r)
 {
     struct ranked *ranked = NEW(struct ranked, r->n_tasks);
     int *now = NEW(int, r->n_tasks);
-    int64_t *at = NEW(int64_t, r->n_tasks);
+    int64_t *at = NEW(int64_t, r->n_tasks), *together = NEW(int64_t, r->n_tasks);
     for (int t = 0; t < r->n_tasks; t++)
         ranked[t] = (struct ranked){r->tasks[t], t};
     if (r->n_tasks)
@@ -227,11 +279,17 @@ static void index_tasks(struct records *r)
         first += r->tasks[t].n;
         now[ranked[t].was] = t;
     }
-    r->order = NEW(uint32_t, r->n);
-    for (int64_t i = 0; i < r->n; i++) {
+    for (int64_t i = 0; i < r->n; i++)
         r->rows[i].task = (uint16_t)now[r->rows[i].task];
-        r->order[at[r->rows[i].task]++] = (uint32_t)i;
+    if (tasks_together(r, together)) {
+        for (int t = 0; t < r->n_tasks; t++)
+            r->tasks[t].first = together[t];
+    } else {
+        r->order = NEW(uint32_t, r->n);
+        for (int64_t i = 0; i < r->n; i++)
+            r->order[at[r->rows[i].task]++] = (uint32_t)i;
     }
+    free(together);
     free(ranked);
     free(now);
     free(at);
@@ -241,6 +299,7 @@ static int finish(struct loader *l, int rc, struct err *e)
 {
     struct records *r = l->r;
     line_reader_free(&l->lines);
+    free(l->group_slots);
     if (!rc && r->n == 0)
         rc = err_input(e, "%s: no record%s", l->path,
                        r->n_error ? " without status \"error\"" : r->n_unscored ? " with a verdict" : "s");
@@ -249,6 +308,10 @@ static int finish(struct loader *l, int rc, struct err *e)
         return -1;
     }
     r->rows = mem_grow(r->rows, (size_t)r->n, sizeof *r->rows);
+    if (!l->keep_group_keys) {
+        free(r->group_key);
+        r->group_key = NULL;
+    }
     if (r->stamp && cJSON_IsFalse(json_get(r->stamp, "complete")))
         text_printf(&r->notes, "%s: the run is not complete; its command goes on\n", l->path);
     const cJSON *shard = json_get(json_get(r->stamp, "identity"), "shard");
@@ -281,6 +344,7 @@ static char *display_name(const char *source)
 static int start(struct loader *l, const struct records_options *o, struct err *e)
 {
     const char *which = o && o->entropy ? o->entropy : "mean";
+    l->keep_group_keys = o && o->keep_group_keys;
     if (line_reader_init(&l->lines, which))
         return err_set(e, EXIT_USAGE, "entropy \"%s\": one of mean, max, first, sum was expected", which);
     return 0;
@@ -340,13 +404,23 @@ void records_forget_keys(struct records *r)
     r->n_slots = 0;
 }
 
+void records_index_keys(struct records *r)
+{
+    uint64_t n_slots = 1024;
+    while ((uint64_t)r->n * 4 > n_slots * 3)
+        n_slots *= 2;
+    slots_make(r, n_slots);
+}
+
 void records_forget_rows(struct records *r)
 {
     records_forget_keys(r);
     free(r->rows);
     free(r->order);
+    free(r->group_key);
     r->rows = NULL;
     r->order = NULL;
+    r->group_key = NULL;
 }
 
 void records_close(struct records *r)
@@ -366,7 +440,8 @@ void records_close(struct records *r)
 
 const struct record *records_row(const struct records *r, int task, int64_t i)
 {
-    return &r->rows[r->order[r->tasks[task].first + i]];
+    const int64_t at = r->tasks[task].first + i;
+    return &r->rows[r->order ? r->order[at] : at];
 }
 
 int records_task(const struct records *r, const char *name)
@@ -385,8 +460,9 @@ int64_t records_line(const struct records *r, const struct record *row)
         return 0;
     char buf[65536];
     uint64_t at = 0;
-    for (size_t got; at < row->offset && (got = fread(buf, 1, sizeof buf, f)) > 0; at += got)
-        for (size_t i = 0; i < got && at + i < row->offset; i++)
+    const uint64_t end = record_offset(row);
+    for (size_t got; at < end && (got = fread(buf, 1, sizeof buf, f)) > 0; at += got)
+        for (size_t i = 0; i < got && at + i < end; i++)
             line += buf[i] == '\n';
     fclose(f);
     return line;
@@ -410,7 +486,7 @@ struct records_texts *records_texts_open(const struct records *r, struct err *e)
 cJSON *records_text(struct records_texts *t, const struct record *row, struct err *e)
 {
     ssize_t len = -1;
-    if (fseeko(t->file, (off_t)row->offset, SEEK_SET) == 0)
+    if (fseeko(t->file, (off_t)record_offset(row), SEEK_SET) == 0)
         len = getline(&t->line, &t->cap, t->file);
     if (len <= 0) {
         err_input(e, "%s: changed while it was read", t->r->path);

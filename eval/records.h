@@ -8,8 +8,8 @@
  *     records_close(&r);
  *
  * A source is a run directory (run.json and records.jsonl), a bare JSONL file, or "-" (standard input). It is read as
- * a stream; what stays in memory is 64 bytes a record and about 11 bytes of indexes, so ten million records need
- * about 750 MB. Texts (output, gold, question) stay in the file: records_text() fetches one line again.
+ * a stream; what stays in memory is 56 bytes a record and 5 to 11 bytes of indexes, so ten million records need
+ * about 630 MB. Texts (output, gold, question) stay in the file: records_text() fetches one line again.
  *
  * What is refused, with file:line and status 3: invalid JSON (NaN among it), a torn line, a missing or mistyped
  * required key, a confidence outside 0..1, a (task, id) that occurs twice. What is not: a last line that is torn in
@@ -29,20 +29,20 @@ enum record_flags {
     REC_CONTAMINATED = 2048     /* on a list of contaminated questions, or in another split of the set */
 };
 
-/* One record; 64 bytes. */
+/* One record; 56 bytes. */
 struct record {
     uint64_t key;               /* hash of (task, id): pairs the samples of two runs */
-    uint64_t offset;            /* of its line in the file */
     double confidence;          /* 0..1, if REC_HAS_CONFIDENCE */
     double entropy;             /* nats, the aggregate that was asked for, if REC_HAS_ENTROPY */
     union {
         double score;           /* if REC_HAS_SCORE and not REC_HAS_WER */
         struct { int32_t edits, words; } wer;
     };
-    uint64_t group;             /* hash of the group; 0: stands alone */
+    uint32_t group;             /* number in records.group_key, from 1; 0: stands alone */
     uint32_t answer;            /* hash of the parsed answer (the output if there is none); 0: neither */
     float ms;                   /* local time, encode + prefill + decode; 0 if not recorded */
-    uint32_t tokens;            /* generated */
+    uint32_t offset_low;        /* of its line in the file, see record_offset */
+    uint16_t offset_high;
     uint16_t task;              /* index into tasks */
     uint16_t flags;
 };
@@ -53,7 +53,7 @@ struct record_task {
     int64_t n;                  /* records */
     int64_t n_error;            /* left out: status "error" */
     int64_t n_unscored;         /* left out: "scored": false */
-    int64_t first;              /* of its rows in the order */
+    int64_t first;              /* of its rows: in `order`, or in `rows` if there is no order */
     bool wer, graded;           /* transcription; or some score strictly between 0 and 1 (ANLS) */
 };
 
@@ -63,7 +63,9 @@ struct records {
     cJSON *stamp;               /* run.json, NULL for bare records */
     int64_t n, n_error, n_unscored;
     struct record *rows;        /* [n], in file order */
-    uint32_t *order;            /* [n], rows grouped by task, file order within a task */
+    uint32_t *order;            /* [n], rows grouped by task, file order within a task; NULL: they stand so */
+    uint64_t *group_key;        /* [n_groups]: hash of the name of group i + 1; NULL unless it was asked for */
+    int64_t n_groups;
     int n_tasks;
     struct record_task *tasks;  /* in the publisher's order, others behind them by name */
     uint32_t *slots;            /* hash table over key; row + 1 */
@@ -71,8 +73,11 @@ struct records {
     struct text notes;          /* lines for people: a torn last line, records left out */
 };
 
-/* {0} reads the mean entropy. */
-struct records_options { const char *entropy; };    /* mean, max, first, sum */
+/* {0} reads the mean entropy and keeps no group_key. */
+struct records_options {
+    const char *entropy;        /* mean, max, first, sum */
+    bool keep_group_keys;
+};
 
 int records_open(struct records *r, const char *source, const struct records_options *o, struct err *e);
 /* The same from memory, for tests; `name` stands in messages. */
@@ -83,6 +88,13 @@ void records_close(struct records *r);
  * behind records_find alone goes earlier. */
 void records_forget_rows(struct records *r);
 void records_forget_keys(struct records *r);
+/* Makes that table again. */
+void records_index_keys(struct records *r);
+
+static inline uint64_t record_offset(const struct record *row)
+{
+    return (uint64_t)row->offset_high << 32 | row->offset_low;
+}
 
 const struct record *records_row(const struct records *r, int task, int64_t i);
 /* The row of the same sample, or NULL. Two different samples share a key with a chance of n^2 / 2^65. */

@@ -55,6 +55,7 @@ struct auroc_pair {
     int64_t n;
     struct figure delta, p_value;       /* AUROC of the confidence, that run minus the first */
     struct interval ci95;
+    bool jackknife;                     /* both: not by the bootstrap */
 };
 
 struct auroc_run {
@@ -226,6 +227,7 @@ struct compare_task {
     struct figure ks, spearman, kendall_tau_b, pair_flip_rate;
     struct figure rate_base, rate_new;  /* handed off at the threshold */
     int64_t handoff_flips;
+    bool jackknife;                     /* auroc_ci95 and auroc_p: not by the bootstrap */
     bool identical;                     /* the records agree in all that is compared */
     struct figure unparsed_delta, runaway_delta;
     enum verdict verdict;

@@ -134,7 +134,7 @@ struct calibration calibration(const double *confidence, const uint8_t *wrong, s
 struct resampling {
     uint64_t seed;
     size_t n_resamples;
-    int n_threads;                              /* below 1: one */
+    int n_threads;                              /* below 1: all there are, at most 8 */
     const uint32_t *group;                      /* [n] in [0, n_groups), or NULL */
     size_t n_groups;
 };

@@ -2,8 +2,12 @@
 #include "eval/groups.h"
 #include "eval/summary.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MAX_LINE = 64 << 20 };
 
 struct task_sum {
     char *task;
@@ -72,15 +76,18 @@ static void put_task(struct text *out, struct task_sum *t)
     text_putc(out, '\n');
 }
 
-static int count_lines(struct sums *s, const char *path, const struct text *content, struct err *e)
+/* A last line without its end is a run's that is going on. */
+static int count_lines(struct sums *s, const char *path, FILE *f, struct err *e)
 {
-    const char *at = content->data, *end = at + content->len, *newline;
-    struct text where = {0};
-    int failed = 0;
-    for (int64_t number = 1; !failed && at < end && (newline = memchr(at, '\n', (size_t)(end - at))); number++) {
+    struct text line = {0}, where = {0};
+    int failed = 0, got = 0;
+    for (int64_t number = 1; !failed; number++) {
         text_clear(&where);
         text_printf(&where, "%s:%lld", path, (long long)number);
-        cJSON *r = json_parse(at, (size_t)(newline - at), where.data, e);
+        got = line_read(f, &line, MAX_LINE, where.data, e);
+        if (got <= 0 || feof(f))
+            break;
+        cJSON *r = json_parse(line.data, line.len, where.data, e);
         const char *task = json_string(r, "task");
         if (!r)
             failed = -1;
@@ -89,19 +96,20 @@ static int count_lines(struct sums *s, const char *path, const struct text *cont
         else
             count_record(sum_of(s, task), r);
         cJSON_Delete(r);
-        at = newline + 1;
     }
+    text_free(&line);
     text_free(&where);
-    return failed;
+    return got < 0 ? -1 : failed;
 }
 
 int run_summary(const char *dir, struct text *out, struct err *e)
 {
     char *path = path_join(dir, "records.jsonl");
-    struct text content = {0};
     struct sums s = {0};
-    text_puts(&content, "");
-    int failed = file_read(path, SIZE_MAX / 4, &content, e) || count_lines(&s, path, &content, e) ? -1 : 0;
+    FILE *f = fopen(path, "rb");
+    int failed = f ? count_lines(&s, path, f, e) : err_input(e, "%s: cannot be opened: %s", path, strerror(errno));
+    if (f)
+        fclose(f);
     if (!failed) {
         text_printf(out, "%-16s %8s %8s %8s  %7s\n", "task", "samples", "unparsed", "errors", "right");
         for (int i = 0; i < s.n; i++)
@@ -112,7 +120,6 @@ int run_summary(const char *dir, struct text *out, struct err *e)
         free(s.at[i].task);
     }
     free(s.at);
-    text_free(&content);
     free(path);
     return failed;
 }

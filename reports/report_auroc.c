@@ -162,6 +162,7 @@ static void auroc_json(const struct auroc_result *r, struct text *out)
             json_figure(&j, "auroc_delta", p->delta);
             json_interval(&j, "ci95", p->ci95);
             json_figure(&j, "p_value", p->p_value);
+            json_text(&j, "interval", p->jackknife ? "jackknife" : "bootstrap");
             json_close(&j, '}');
         }
         json_close(&j, ']');
@@ -418,6 +419,7 @@ static void sweep_table(struct table *t, const struct auroc_run *run)
 
 static void paired_table(struct table *t, const struct auroc_result *r)
 {
+    bool jackknife = false;
     t->title = arena_printf(&t->arena, "AUROC of the probe against %s, same samples", r->runs[0].name);
     table_column(t, "run", "run", ALIGN_LEFT);
     table_column(t, "hold-out", "task", ALIGN_LEFT);
@@ -433,7 +435,11 @@ static void paired_table(struct table *t, const struct auroc_result *r)
         table_figure(t, p->delta, "+.3");
         table_interval(t, p->ci95, "+.3");
         table_p_value(t, p->p_value);
+        jackknife |= p->jackknife;
     }
+    if (jackknife)
+        text_puts(&t->notes, "With more than 200000 samples by the infinitesimal jackknife, not the bootstrap; "
+                             "--bootstrap N resamples all the same.\n");
 }
 
 void report_auroc_detail(const struct auroc_run *run, enum report_format format, struct text *out)

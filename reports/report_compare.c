@@ -24,6 +24,7 @@ static void json_task(struct json_out *j, const struct compare_task *t)
     json_text(j, "task", t->task);
     json_text(j, "verdict", verdict_name(t->verdict));
     json_text(j, "reason", t->reason);
+    json_text(j, "auroc_interval", t->jackknife ? "jackknife" : "bootstrap");
     json_integer(j, "n", t->n);
     json_integer(j, "right_to_wrong", t->lost);
     json_integer(j, "wrong_to_right", t->gained);
@@ -60,6 +61,16 @@ static void compare_json(const struct compare_result *r, struct text *out)
 
 /* ---- tables ----------------------------------------------------------------------------------------------------- */
 
+
+static void note_jackknife(struct table *t, const struct compare_result *r)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_tasks; i++)
+        any |= r->tasks[i].jackknife;
+    if (any)
+        text_puts(&t->notes, "With more than 200000 samples the AUROC difference is judged by the infinitesimal "
+                             "jackknife, not the bootstrap; --bootstrap N resamples all the same.\n");
+}
 
 static void main_table(struct table *t, const struct compare_result *r)
 {
@@ -98,6 +109,7 @@ static void main_table(struct table *t, const struct compare_result *r)
     put_number(&t->notes, ".3", r->auroc_margin);
     text_puts(&t->notes, " of AUROC). ok: surely not. undecided: too few samples to say. The verdict is that of all "
               "hold-outs together, unless one of them regressed.\n");
+    note_jackknife(t, r);
     for (int i = 0; i < r->n_tasks; i++)
         if (r->tasks[i].verdict == VERDICT_REGRESSED)
             text_printf(&t->notes, "! %s: %s\n", r->tasks[i].task, r->tasks[i].reason);

@@ -393,6 +393,40 @@ static void refusals(void)
     CHECK(calibration(NULL, NULL, 0).why != NULL);
 }
 
+/* Counts of many rows are drawn in two rounds: as many as rows, each row once on average with variance 1 - 1/n, two rows
+ * of one chunk or of two as good as independent. */
+struct spread { size_t n; double sum, squares, near, far, last; int bad; };
+
+static double look_at_counts(const uint32_t *count, const void *data)
+{
+    struct spread *s = (struct spread *)(uintptr_t)data;
+    double sum = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        double d = count[i] - 1.0;
+        sum += count[i];
+        s->squares += d * d;
+        s->near += d * (count[(i + 1) % s->n] - 1.0);
+        s->far += d * (count[(i + s->n / 2) % s->n] - 1.0);
+        s->last += i >= s->n - 100 ? d : 0;
+    }
+    s->bad += sum != (double)s->n;
+    return sum;
+}
+
+static void many_counts(void)
+{
+    enum { N = 100100, RESAMPLES = 40 };
+    struct spread s = {.n = N};
+    double values[RESAMPLES];
+    struct resampling how = {.seed = 2, .n_resamples = RESAMPLES, .n_threads = 1};
+    CHECK(bootstrap_values(&how, N, look_at_counts, &s, values) == 0 && s.bad == 0);
+    const double all = (double)N * RESAMPLES, sigma = 1 / sqrt(all);
+    CHECK_NEAR(s.squares / all, 1, 6 * 1.5 * sigma);            /* a Poisson count's squared deviation has variance 3 - 1 */
+    CHECK_NEAR(s.near / all, 0, 5 * sigma);
+    CHECK_NEAR(s.far / all, 0, 5 * sigma);
+    CHECK_NEAR(s.last / (100.0 * RESAMPLES), 0, 5 / sqrt(100.0 * RESAMPLES));
+}
+
 int main(void)
 {
     RUN(separation_cases);
@@ -401,6 +435,7 @@ int main(void)
     RUN(continuous_loss);
     RUN(bootstrap_cases);
     RUN(clustered_bootstrap);
+    RUN(many_counts);
     RUN(percentiles);
     RUN(macro_means);
     RUN(refusals);
