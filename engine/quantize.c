@@ -159,7 +159,17 @@ static char *model_name(const char *path)
     return name;
 }
 
-/* What runs wrongly is refused here as it is by engine_open. */
+/* What could not run is refused here as it is by engine_open: tensors that are missing, misshapen or not finite. */
+static int check_decoder(const struct quantize_job *job, struct err *e)
+{
+    const struct compute compute = {kernels_find(NULL), job->pool};
+    struct decoder *d;
+    if (decoder_open(&d, &job->config, job->weights, &compute, e))
+        return -1;
+    decoder_close(d);
+    return 0;
+}
+
 static int open_job(struct quantize_job *job, struct err *e)
 {
     const struct quantize_request *q = job->request;
@@ -184,6 +194,8 @@ static int open_job(struct quantize_job *job, struct err *e)
     if (tokenizer_size(job->tokenizer) > job->config.vocab_size)
         return err_input(e, "%s: ids below vocab_size (%d) were expected, the largest is %d", d->tokenizer.where,
                          job->config.vocab_size, tokenizer_size(job->tokenizer) - 1);
+    if (check_decoder(job, e))
+        return -1;
     for (size_t i = 0; i < weights_count(job->weights); i++)
         job->total += (int64_t)weights_at(job->weights, i)->n_bytes;
     return 0;

@@ -1,6 +1,6 @@
 /* Whole files of `quantize`: byte for byte what llama-quantize writes, the fixtures' tensors and metadata, and models
  * that compute what their source does. tests/data/quantize/peer.txt is made by scripts/quantize-goldens. */
-#define _GNU_SOURCE                     /* mkdtemp */
+#define _GNU_SOURCE                     /* mkdtemp, memmem */
 #include "engine/gguf_mix.h"
 #include "engine/gguf_model.h"
 #include "engine/quantize.h"
@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MODEL "../shared/model/"
@@ -410,6 +411,39 @@ static void refusals(void)
     free(out);
 }
 
+/* A model that could not run is refused before anything is written: here a layer lacks a matrix. */
+static void incomplete_model(void)
+{
+    static const char *const files[] = {"config.json", "generation_config.json", "tokenizer.json"};
+    static const char name[] = "model.language_model.layers.1.mlp.up_proj.weight";
+    struct err e = {0};
+    struct text content = {0};
+    char *sub = in_folder("broken");
+    CHECK(mkdir(sub, 0777) == 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *from = path_join(MINI, files[i]), *to = path_join(sub, files[i]);
+        CHECK(file_read(from, 1 << 26, &content, &e) == 0 && file_write_atomic(to, content.data, content.len, &e) == 0);
+        free(from);
+        free(to);
+    }
+    char *to = path_join(sub, "model.safetensors");
+    CHECK(file_read(MINI "/model.safetensors", 1 << 26, &content, &e) == 0);
+    char *found = memmem(content.data, content.len, name, strlen(name));
+    if (CHECK(found != NULL)) {
+        memcpy(found, "Model", 5);
+        CHECK(file_write_atomic(to, content.data, content.len, &e) == 0);
+        refused(EXIT_BAD_INPUT, name, (struct quantize_request){.in = sub, .type = "q8_0", .no_towers = true}, "x.gguf");
+    }
+    DIR *d = opendir(sub);
+    for (const struct dirent *entry; d && (entry = readdir(d));)
+        unlinkat(dirfd(d), entry->d_name, 0);
+    closedir(d);
+    rmdir(sub);
+    text_free(&content);
+    free(sub);
+    free(to);
+}
+
 /* A projector of the same name stays if it is the same, and is not overwritten if it is not. */
 static void projector_there(void)
 {
@@ -451,6 +485,7 @@ int main(void)
     RUN(lossless);
     RUN(quantised);
     RUN(refusals);
+    RUN(incomplete_model);
     RUN(projector_there);
     clean_up();
     return test_report();
