@@ -16,9 +16,12 @@
 #include <zlib.h>
 
 enum { DEPTH_MAX = 24, COLUMNS_MAX = 2048, LEVEL_ITEMS_MAX = 1 << 20, PAGE_VALUES_MAX = 1 << 24, RATIO_MAX = 200,
-       RELEASE_STEP = 1 << 20 };
-/* A page, and all pages that are held at a time. */
-static const int64_t page_max = 64 << 20, pages_max = 160 << 20;
+       STREAM_LEVELS_MAX = 8 << 20, RELEASE_STEP = 1 << 20 };
+/* A page, and all pages that are held at a time. Larger compressed pages of byte strings are never held whole: they
+ * count with the most that is held of them, which is a value, what its codec looks back to, and a dictionary's last
+ * values. Dictionaries are worth more in memory. */
+static const int64_t page_max = 64 << 20, pages_max = 160 << 20, stream_max = 40 << 20, dictionary_max = 64 << 20;
+static const int64_t stream_page_from = 256 << 10, stream_dictionary_from = 32 << 20;
 
 struct node {
     const struct pq_element *el;
@@ -34,7 +37,10 @@ struct column {
     uint64_t released;
     int64_t chunk_left, page_left;      /* levels to come */
     uint8_t *page, *dictionary_page;
-    size_t page_size, dictionary_size;
+    const uint8_t *dictionary_released;         /* of a streamed dictionary */
+    struct pq_stream *stream;           /* a page that is not held, and its levels */
+    uint8_t *stream_levels[2];
+    size_t page_size, dictionary_size;  /* as counted in `held` */
     bool large;                         /* the page expanded beyond the ratio */
     struct pq_hybrid rep, def;
     struct pq_decoder decoder;
@@ -48,6 +54,7 @@ struct parquet {
     size_t size;
     const char *file;
     bool release;
+    int64_t stream_page_from, stream_dictionary_from;   /* sizes from which pages are not held */
     struct arena arena;
     struct pq_footer footer;
     struct node root;
@@ -119,7 +126,8 @@ int parquet_open(struct parquet **out, const void *data, size_t size, const char
 {
     struct parquet *p = NEW(struct parquet, 1);
     int next = 0;
-    *p = (struct parquet){.data = data, .size = size, .file = file, .release = release, .group = -1};
+    *p = (struct parquet){.data = data, .size = size, .file = file, .release = release, .group = -1,
+                          .stream_page_from = stream_page_from, .stream_dictionary_from = stream_dictionary_from};
     int rc = pq_read_footer(data, size, file, &p->arena, &p->footer, e);
     if (!rc)
         rc = build_node(p, &p->root, &next, 0, 0, 0, e);
@@ -142,7 +150,11 @@ static void drop_page(struct parquet *p, struct column *c)
 {
     p->held -= (int64_t)c->page_size;
     free(c->page);
-    c->page = NULL;
+    pq_stream_close(c->stream);
+    free(c->stream_levels[0]);
+    free(c->stream_levels[1]);
+    c->page = c->stream_levels[0] = c->stream_levels[1] = NULL;
+    c->stream = NULL;
     c->page_size = 0;
 }
 
@@ -150,10 +162,9 @@ static void drop_dictionary(struct parquet *p, struct column *c)
 {
     p->held -= (int64_t)(c->dictionary_size + c->dictionary.n * sizeof *c->dictionary.values);
     free(c->dictionary_page);
-    free(c->dictionary.values);
+    pq_dictionary_free(&c->dictionary);
     c->dictionary_page = NULL;
     c->dictionary_size = 0;
-    c->dictionary = (struct pq_dictionary){0};
     c->has_dictionary = false;
 }
 
@@ -169,6 +180,11 @@ void parquet_close(struct parquet *p)
     free(p->columns);
     arena_free(&p->arena);
     free(p);
+}
+
+void parquet_stream_from(struct parquet *p, int64_t bytes)
+{
+    p->stream_page_from = p->stream_dictionary_from = bytes;
 }
 
 int64_t parquet_rows(const struct parquet *p) { return p->footer.num_rows; }
@@ -201,22 +217,62 @@ static uint8_t *hold(struct parquet *p, struct column *c, int64_t n, struct err 
     return mem_alloc((size_t)n + 1, 1);
 }
 
+/* Whether a page of byte strings is a bomb, or is too much beside the others. */
+static int check_streamed(struct parquet *p, struct column *c, const struct pq_page *page, int64_t held, struct err *e)
+{
+    char where[256];
+    c->large = page->uncompressed_size > 1 << 20 && page->uncompressed_size / RATIO_MAX > page->compressed_size;
+    if (c->large && page->uncompressed_size > page_max)
+        return fault(e, "E_BOMB", "%s: a page of %lld bytes from %lld", place(p, c, where),
+                     (long long)page->uncompressed_size, (long long)page->compressed_size);
+    if (p->held + held > pages_max)
+        return fault(e, "E_TOO_LARGE", "%s: more large pages side by side than are read", place(p, c, where));
+    return 0;
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The dictionary's bytes: in place if nothing is compressed, streamed if large, else expanded. *at stays NULL if they
+ * are streamed. */
+static int open_dictionary(struct parquet *p, struct column *c, const struct pq_page *page, const uint8_t *body,
+                           const uint8_t **at, struct err *e)
+{
+    char where[256];
+    int64_t size = page->uncompressed_size;
+    if (c->chunk->codec == PQ_PLAIN_CODEC) {
+        *at = body;
+        return page->compressed_size == size ? 0 : page_fault(p, c, "an uncompressed page with two sizes", e);
+    }
+    if (c->leaf->el->type == PQ_BYTES && size > p->stream_dictionary_from && pq_stream_can(c->chunk->codec)) {
+        int64_t held = at_most(2 * size, dictionary_max);
+        if (check_streamed(p, c, page, held, e))
+            return -1;
+        c->dictionary_size = (size_t)held;
+        c->dictionary_released = body;
+        p->held += held;
+        return pq_dictionary_stream(&c->dictionary, c->chunk->codec, body, (size_t)page->compressed_size,
+                                    (uint64_t)size) ? 0 : page_fault(p, c, "the compressed page is damaged", e);
+    }
+    c->dictionary_page = hold(p, c, size, e);
+    if (!c->dictionary_page)
+        return -1;
+    c->dictionary_size = (size_t)size;
+    *at = c->dictionary_page;
+    return pq_decompress(c->chunk->codec, body, (size_t)page->compressed_size, c->dictionary_page, c->dictionary_size,
+                         place(p, c, where), e);
+}
+
 static int start_dictionary(struct parquet *p, struct column *c, const struct pq_page *page, const uint8_t *body,
                             struct err *e)
 {
     struct pq_decoder d = {0};
     const struct pq_element *el = c->leaf->el;
+    const uint8_t *at = NULL;
     if (c->has_dictionary || page->num_values > page->uncompressed_size ||
         (page->encoding != PQ_PLAIN && page->encoding != PQ_PLAIN_DICTIONARY))
         return page_fault(p, c, "damaged dictionary", e);
     drop_dictionary(p, c);
-    c->dictionary_page = hold(p, c, page->uncompressed_size, e);
-    if (!c->dictionary_page)
-        return -1;
-    c->dictionary_size = (size_t)page->uncompressed_size;
-    char where[256];
-    if (pq_decompress(c->chunk->codec, body, (size_t)page->compressed_size, c->dictionary_page, c->dictionary_size,
-                      place(p, c, where), e))
+    if (open_dictionary(p, c, page, body, &at, e))
         return -1;
     int64_t table = page->num_values * (int64_t)sizeof *c->dictionary.values;
     if (p->held + table > pages_max)
@@ -224,12 +280,13 @@ static int start_dictionary(struct parquet *p, struct column *c, const struct pq
     c->dictionary.values = NEW(struct pq_value, page->num_values + 1);
     c->dictionary.n = (size_t)page->num_values;
     p->held += table;
-    pq_decoder_start(&d, el->type, el->type_length, PQ_PLAIN, c->dictionary_page,
-                     c->dictionary_page + c->dictionary_size, page->num_values, NULL);
+    c->has_dictionary = true;
+    if (!at)
+        return 0;
+    pq_decoder_start(&d, el->type, el->type_length, PQ_PLAIN, at, at + page->uncompressed_size, page->num_values, NULL);
     for (size_t i = 0; i < c->dictionary.n; i++)
         if (!pq_decoder_next(&d, &c->dictionary.values[i]))
             return page_fault(p, c, "the dictionary is shorter than it says", e);
-    c->has_dictionary = true;
     return 0;
 }
 
@@ -282,6 +339,57 @@ static const uint8_t *expand(struct parquet *p, struct column *c, const struct p
                          (size_t)(page->uncompressed_size - levels), place(p, c, where), e) ? NULL : c->page;
 }
 
+static bool to_be_streamed(const struct parquet *p, const struct column *c, const struct pq_page *page)
+{
+    return c->leaf->el->type == PQ_BYTES && page->encoding == PQ_PLAIN && page->is_compressed &&
+           pq_stream_can(c->chunk->codec) && page->uncompressed_size > p->stream_page_from;
+}
+
+/* The levels of a v1 page come out of the stream before its values. */
+static int stream_levels(struct parquet *p, struct column *c, const struct pq_page *page, struct err *e)
+{
+    struct { int max, encoding; struct pq_hybrid *h; } levels[] = {
+        {c->leaf->max_rep, page->repetition_encoding, &c->rep}, {c->leaf->max_def, page->definition_encoding, &c->def}};
+    for (int i = 0; i < 2; i++) {
+        if (levels[i].max == 0)
+            continue;
+        if (levels[i].encoding != PQ_RLE)
+            return page_fault(p, c, "unsupported encoding of levels", e);
+        const uint8_t *q = pq_stream_read(c->stream, 4);
+        uint32_t n = q ? (uint32_t)q[3] << 24 | (uint32_t)q[2] << 16 | (uint32_t)q[1] << 8 | q[0] : UINT32_MAX;
+        q = n <= STREAM_LEVELS_MAX ? pq_stream_read(c->stream, n) : NULL;
+        if (!q)
+            return page_fault(p, c, "levels beyond the page, or damaged", e);
+        c->stream_levels[i] = memcpy(mem_alloc((size_t)n + 1, 1), q, n);
+        pq_hybrid_start(levels[i].h, c->stream_levels[i], c->stream_levels[i] + n, bit_width(levels[i].max));
+    }
+    return 0;
+}
+
+static int start_stream(struct parquet *p, struct column *c, const struct pq_page *page, const uint8_t *body,
+                        int64_t levels, struct err *e)
+{
+    const int64_t most = at_most(2 * page->uncompressed_size, stream_max);
+    if (check_streamed(p, c, page, most, e))
+        return -1;
+    c->page_size = (size_t)most;
+    p->held += most;
+    c->stream = pq_stream_open(c->chunk->codec, body + levels, (size_t)(page->compressed_size - levels),
+                               (uint64_t)(page->uncompressed_size - levels));
+    if (!c->stream)
+        return page_fault(p, c, "the compressed page is damaged", e);
+    if (page->kind == 3) {
+        pq_hybrid_start(&c->rep, body, body + page->repetition_bytes, bit_width(c->leaf->max_rep));
+        pq_hybrid_start(&c->def, body + page->repetition_bytes, body + levels, bit_width(c->leaf->max_def));
+    } else if (stream_levels(p, c, page, e)) {
+        return -1;
+    }
+    pq_decoder_start(&c->decoder, PQ_BYTES, 0, PQ_PLAIN, NULL, NULL, page->num_values, NULL);
+    c->decoder.stream = c->stream;
+    c->page_left = page->num_values;
+    return 0;
+}
+
 static int start_data(struct parquet *p, struct column *c, const struct pq_page *page, const uint8_t *body,
                       struct err *e)
 {
@@ -291,6 +399,8 @@ static int start_data(struct parquet *p, struct column *c, const struct pq_page 
     if (page->num_values > PAGE_VALUES_MAX || page->num_values > c->chunk_left)
         return page_fault(p, c, "more values in the page than in the column", e);
     drop_page(p, c);
+    if (to_be_streamed(p, c, page))
+        return start_stream(p, c, page, body, levels, e);
     const uint8_t *at = expand(p, c, page, body, levels, e);
     if (!at)
         return -1;
@@ -312,12 +422,39 @@ static int start_data(struct parquet *p, struct column *c, const struct pq_page 
 }
 
 /* Gives back what lies before the position. */
-static void release_behind(struct parquet *p, struct column *c)
+static void release_behind(struct parquet *p, struct column *c, uint64_t at)
 {
-    if (!p->release || c->at < c->released + RELEASE_STEP)
+    if (!p->release || at < c->released + RELEASE_STEP)
         return;
-    release_pages(p->data + c->released, p->data + c->at);
-    c->released = c->at;
+    release_pages(p->data + c->released, p->data + at);
+    c->released = at;
+}
+
+/* The same behind a value that was copied: what it was expanded from, or the value itself in the file. */
+static void release_value(struct parquet *p, struct column *c, const struct pq_value *v)
+{
+    if (!p->release || c->leaf->el->type != PQ_BYTES)
+        return;
+    const uint8_t *at = c->stream ? pq_stream_at(c->stream) : pq_dictionary_at(&c->dictionary);
+    if (c->stream)
+        release_behind(p, c, (uint64_t)(at - p->data));
+    else if (at && at >= c->dictionary_released + RELEASE_STEP) {
+        release_pages(c->dictionary_released, at);
+        c->dictionary_released = at;
+    } else if (!at && v->n >= RELEASE_STEP / 8 && v->as.bytes >= p->data && v->as.bytes < p->data + p->size)
+        release_pages(v->as.bytes, v->as.bytes + v->n);
+}
+
+static uint32_t page_crc(const struct parquet *p, const uint8_t *body, size_t n)
+{
+    uint32_t crc = 0;
+    for (size_t at = 0, part; at < n; at += part) {
+        part = n - at < RELEASE_STEP ? n - at : RELEASE_STEP;
+        crc = (uint32_t)crc32(crc, body + at, (uInt)part);
+        if (p->release && n > RELEASE_STEP)
+            release_pages(body + at, body + at + part);
+    }
+    return crc;
 }
 
 /* The next page of a column: its dictionary goes into place, a data page becomes current. */
@@ -326,14 +463,14 @@ static int next_page(struct parquet *p, struct column *c, struct err *e)
     struct pq_page page;
     char where[256];
     for (;;) {
-        release_behind(p, c);
+        release_behind(p, c, c->at);
         size_t n = c->at < c->end ? pq_read_page_header(p->data + c->at, (size_t)(c->end - c->at), &page) : 0;
         if (!n)
             return page_fault(p, c, c->at < c->end ? "damaged page header" : "the column ends early", e);
         const uint8_t *body = p->data + c->at + n;
         if ((uint64_t)page.compressed_size > c->end - c->at - n)
             return page_fault(p, c, "a page beyond its column", e);
-        if (page.has_crc && (uint32_t)crc32(0, body, (uInt)page.compressed_size) != page.crc)
+        if (page.has_crc && page_crc(p, body, (size_t)page.compressed_size) != page.crc)
             return fault(e, "E_CHECKSUM", "%s: the page has a wrong CRC", place(p, c, where));
         int rc = page.kind == 2 ? start_dictionary(p, c, &page, body, e) :
                  page.kind == 0 || page.kind == 3 ? start_data(p, c, &page, body, e) : 0;
@@ -574,11 +711,14 @@ static cJSON *read_present(struct parquet *p, const struct node *n, struct err *
     if (need_entry(p, c, e))
         return NULL;
     if (!pq_decoder_next(&c->decoder, &v)) {
-        page_fault(p, c, "the page ends before its values", e);
+        page_fault(p, c, c->stream ? "the compressed page is damaged, or ends before its values" :
+                   "the page ends before its values", e);
         return NULL;
     }
     consume(c);
-    return value_cell(p, c, &v);
+    cJSON *cell = value_cell(p, c, &v);
+    release_value(p, c, &v);
+    return cell;
 }
 
 /* Whether the list goes on: the next repetition level of every column below is the list's own. */

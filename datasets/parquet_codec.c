@@ -12,40 +12,20 @@ static bool unsnap(const uint8_t *in, size_t n, uint8_t *out, size_t out_n)
 {
     const uint8_t *p = in, *end = in + n;
     uint64_t length = 0;
-    for (int shift = 0; ; shift += 7) {
-        if (p == end || shift > 28)
+    size_t have = 0, literal, copy, distance;
+    if (!pq_snappy_length(&p, end, &length) || length != out_n)
+        return false;
+    while (p < end) {
+        if (!pq_snappy_tag(&p, end, &literal, &copy, &distance) || literal > (size_t)(end - p) ||
+            literal + copy > out_n - have || (copy && (distance == 0 || distance > have)))
             return false;
-        length |= (uint64_t)(*p & 127) << shift;
-        if (!(*p++ & 128))
-            break;
+        memcpy(out + have, p, literal);
+        p += literal;
+        have += literal;
+        for (size_t i = 0; i < copy; i++, have++)       /* may overlap itself */
+            out[have] = out[have - distance];
     }
-    size_t have = 0;
-    while (p < end && length == out_n) {
-        unsigned tag = *p++, kind = tag & 3;
-        size_t len = tag >> 2, distance = 0, extra = kind == 0 ? (len >= 60 ? len - 59 : 0) : kind == 3 ? 4 : kind;
-        if (extra > (size_t)(end - p))
-            return false;
-        size_t number = 0;
-        for (size_t i = 0; i < extra; i++)
-            number |= (size_t)p[i] << (8 * i);
-        p += extra;
-        if (kind == 0) {
-            len = (extra ? number : len) + 1;
-            if (len > (size_t)(end - p) || len > out_n - have)
-                return false;
-            memcpy(out + have, p, len);
-            p += len;
-        } else {
-            distance = kind == 1 ? (size_t)(tag >> 5) << 8 | number : number;
-            len = kind == 1 ? (len & 7) + 4 : len + 1;
-            if (distance == 0 || distance > have || len > out_n - have)
-                return false;
-            for (size_t i = 0; i < len; i++)            /* may overlap itself */
-                out[have + i] = out[have + i - distance];
-        }
-        have += len;
-    }
-    return length == out_n && have == out_n;
+    return have == out_n;
 }
 
 static bool gunzip(const uint8_t *in, size_t n, uint8_t *out, size_t out_n)

@@ -218,6 +218,18 @@ static bool next_plain(struct pq_decoder *d, struct pq_value *v)
     return true;
 }
 
+static bool next_streamed(struct pq_decoder *d, struct pq_value *v)
+{
+    const uint8_t *length = pq_stream_read(d->stream, 4);
+    if (!length)
+        return false;
+    v->n = le32(length);
+    if (v->n > MEMBER_MEDIA_MAX)
+        return pq_stream_skip(d->stream, v->n);
+    v->as.bytes = pq_stream_read(d->stream, v->n);
+    return v->as.bytes != NULL;
+}
+
 static bool next_stream_split(struct pq_decoder *d, struct pq_value *v)
 {
     size_t width = (size_t)width_of(d->type, d->width);
@@ -257,7 +269,7 @@ static bool next_delta_bytes(struct pq_decoder *d, struct pq_value *v)
 }
 
 const char *pq_decoder_start(struct pq_decoder *d, int type, int width, int encoding, const uint8_t *p,
-                             const uint8_t *end, int64_t num_values, const struct pq_dictionary *dictionary)
+                             const uint8_t *end, int64_t num_values, struct pq_dictionary *dictionary)
 {
     struct text last = d->last;
     *d = (struct pq_decoder){.type = type, .width = width, .encoding = encoding, .p = p, .end = end, .last = last,
@@ -301,10 +313,7 @@ bool pq_decoder_next(struct pq_decoder *d, struct pq_value *v)
     *v = (struct pq_value){.n = 0};
     switch (d->encoding) {
     case PQ_RLE_DICTIONARY:
-        if (!pq_hybrid_next(&d->hybrid, &index) || index >= d->dictionary->n)
-            return false;
-        *v = d->dictionary->values[index];
-        return true;
+        return pq_hybrid_next(&d->hybrid, &index) && pq_dictionary_get(d->dictionary, index, v);
     case PQ_RLE:
         if (!pq_hybrid_next(&d->hybrid, &index))
             return false;
@@ -323,7 +332,7 @@ bool pq_decoder_next(struct pq_decoder *d, struct pq_value *v)
     case PQ_STREAM_SPLIT:
         return next_stream_split(d, v);
     default:
-        return next_plain(d, v);
+        return d->stream ? next_streamed(d, v) : next_plain(d, v);
     }
 }
 

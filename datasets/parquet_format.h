@@ -59,9 +59,34 @@ size_t pq_read_page_header(const uint8_t *p, size_t n, struct pq_page *out);
 int pq_decompress(int codec, const uint8_t *in, size_t n, uint8_t *out, size_t out_n, const char *where,
                   struct err *e);
 
-/* ---- parquet_decode.c: values and levels, one at a time ---------------------------------------------------------- */
+/* A snappy page's length; then its tags: a literal of so many bytes, or a copy from so far back. */
+bool pq_snappy_length(const uint8_t **p, const uint8_t *end, uint64_t *length);
+bool pq_snappy_tag(const uint8_t **p, const uint8_t *end, size_t *literal, size_t *copy, size_t *distance);
+
+/* ---- parquet_stream.c: a compressed page of which only the value at hand is expanded ------------------------------ */
+
+struct pq_stream;
+bool pq_stream_can(int codec);
+/* total: bytes that come out. NULL if the page is damaged at its start. */
+struct pq_stream *pq_stream_open(int codec, const uint8_t *in, size_t n, uint64_t total);
+/* The next n bytes, which live until the next call; NULL if the page is damaged or ends before. */
+const uint8_t *pq_stream_read(struct pq_stream *s, size_t n);
+bool pq_stream_skip(struct pq_stream *s, uint64_t n);
+const uint8_t *pq_stream_at(const struct pq_stream *s);         /* up to where the compressed bytes were used */
+void pq_stream_close(struct pq_stream *s);                      /* harmless on NULL */
 
 struct pq_value { union { int64_t i; double f; const uint8_t *bytes; } as; uint32_t n; };
+
+/* The values of a dictionary page: all of them, or of a large page of byte strings those read last. */
+struct pq_dictionary { struct pq_value *values; size_t n; struct pq_lazy *lazy; };
+/* values is there for all n. false: the page is damaged at its start. */
+bool pq_dictionary_stream(struct pq_dictionary *d, int codec, const uint8_t *in, size_t n, uint64_t total);
+const uint8_t *pq_dictionary_at(const struct pq_dictionary *d);         /* up to where its bytes were used; or NULL */
+/* false: no such value, the page is damaged, or its values are asked for too much out of order. */
+bool pq_dictionary_get(struct pq_dictionary *d, uint32_t index, struct pq_value *v);
+void pq_dictionary_free(struct pq_dictionary *d);
+
+/* ---- parquet_decode.c: values and levels, one at a time ---------------------------------------------------------- */
 
 /* Runs of equal values and of bit-packed ones, mixed. */
 struct pq_hybrid { const uint8_t *p, *end; int width; uint64_t run; uint32_t value; bool packed; uint64_t packed_at; };
@@ -80,22 +105,22 @@ struct pq_delta {
 bool pq_delta_start(struct pq_delta *d, const uint8_t *p, const uint8_t *end);
 bool pq_delta_next(struct pq_delta *d, int64_t *value);
 
-struct pq_dictionary { struct pq_value *values; size_t n; };
-
 struct pq_decoder {
     int type, encoding, width;          /* width: of PQ_FIXED */
     const uint8_t *p, *end;
     uint64_t at, n;                     /* values passed, values in the page (stream split) */
     struct pq_hybrid hybrid;
     struct pq_delta delta, prefix;
-    const struct pq_dictionary *dictionary;
+    struct pq_dictionary *dictionary;
+    struct pq_stream *stream;           /* plain bytes come from here rather than from p; NULL */
     struct text last;                   /* delta bytes: the value before */
     uint8_t scratch[64];
 };
 /* NULL, or what is wrong: "unsupported ..." for an encoding that is valid but not read. */
 const char *pq_decoder_start(struct pq_decoder *d, int type, int width, int encoding, const uint8_t *p,
-                             const uint8_t *end, int64_t num_values, const struct pq_dictionary *dictionary);
-/* Bytes of a value live until the next call, or as long as the page. */
+                             const uint8_t *end, int64_t num_values, struct pq_dictionary *dictionary);
+/* Bytes of a value live until the next call, or as long as the page. Of a value of more than MEMBER_MEDIA_MAX bytes a
+ * stream gives the length only. */
 bool pq_decoder_next(struct pq_decoder *d, struct pq_value *v);
 void pq_decoder_free(struct pq_decoder *d);
 

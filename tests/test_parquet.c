@@ -47,7 +47,8 @@ static bool same(const cJSON *want, const cJSON *got)
     return true;
 }
 
-static void check_file(const char *name)
+/* stream_from: pages of more bytes are not held; 0: as by default, -1: none is. */
+static void check_file(const char *name, int64_t stream_from)
 {
     char path[256], expected[256];
     struct mapped map;
@@ -61,6 +62,8 @@ static void check_file(const char *name)
     CHECK(map_open(&map, path, &e) == 0 && file_read(expected, 1 << 26, &want, &e) == 0);
     if (!CHECK_MSG(parquet_open(&p, map.data, map.size, name, true, &e) == 0, "%s: %s", name, e.msg))
         return;
+    if (stream_from)
+        parquet_stream_from(p, stream_from < 0 ? 0 : stream_from);
     enum row_result rc;
     char *line = want.data;
     while ((rc = parquet_next(p, &row, &e)) == ROW_OK) {
@@ -95,7 +98,8 @@ static void zoo(void)
     for (char *line = manifest.data; line && *line; n++) {
         size_t len = strcspn(line, "\n");
         cJSON *o = json_parse(line, len, "manifest", &e);
-        check_file(json_string(o, "file"));
+        check_file(json_string(o, "file"), 0);
+        check_file(json_string(o, "file"), -1);
         cJSON_Delete(o);
         line += len + (line[len] == '\n');
     }
