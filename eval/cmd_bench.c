@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BATCH = 16, PREFIX = 64, MAX_ROUNDS = 32, STEPS = 16 };
+enum { MAX_BATCH = 16, PREFIX = 64, MAX_ROUNDS = 32, STEPS = 16, PIECE = 128 };
 /* The whole job: multiple-choice questions behind the same few-shot examples. */
 enum { JOB_SAMPLES = 24, JOB_PREFIX = 640, JOB_OWN = 130, JOB_ANSWER = 2 };
 
@@ -58,16 +58,20 @@ static void report(struct bench *b, const char *name, const char *unit, double *
 /* Which rows of a prompt go through all layers, and for which the logits are made. */
 struct rows { const char *name; bool all, all_logits; };
 
-/* One prompt from its beginning; the last row's logits are always made. */
+/* One prompt from its beginning, in pieces where all logits are made: they take a megabyte a row. The last row's are
+ * always made. */
 static int read_prompt(struct bench *b, const struct rows *rows, float *hidden, float *logits, struct err *e)
 {
-    const int first = rows->all && !rows->all_logits ? b->prompt - 1 : 0;
+    const int split = rows->all && !rows->all_logits ? b->prompt - 1 : 0;
     struct seq *s = seq_new(b->m);
-    struct step_input in = {.seq = s, .ids = b->ids, .n = first, .n_needed = first, .norm = hidden};
-    int failed = first ? engine_step(b->m, &in, 1, e) : 0;
-    in = (struct step_input){.seq = s, .ids = b->ids + first, .n = b->prompt - first,
-                             .n_needed = rows->all_logits ? b->prompt : 1, .logits = logits};
-    failed = failed || engine_step(b->m, &in, 1, e) ? -1 : 0;
+    struct step_input in = {.seq = s, .ids = b->ids, .n = split, .n_needed = split, .norm = hidden};
+    int failed = split ? engine_step(b->m, &in, 1, e) : 0;
+    for (int at = split; at < b->prompt && !failed; at += in.n) {
+        const int left = b->prompt - at, n = rows->all_logits && left > PIECE ? PIECE : left;
+        in = (struct step_input){.seq = s, .ids = b->ids + at, .n = n, .n_needed = rows->all_logits ? n : 1,
+                                 .logits = logits};
+        failed = engine_step(b->m, &in, 1, e);
+    }
     seq_free(s);
     return failed;
 }
@@ -78,7 +82,7 @@ static int bench_prompt(struct bench *b, const struct rows *rows, struct err *e)
     const double n = b->prompt, through = rows->all ? n : 1, scored = rows->all_logits ? n : 1;
     double rate[MAX_ROUNDS];
     float *hidden = NEW(float, (size_t)b->prompt * (size_t)info->hidden_size);
-    float *logits = NEW(float, (size_t)scored * (size_t)info->vocab_size);
+    float *logits = NEW(float, (size_t)(rows->all_logits ? PIECE : 1) * (size_t)info->vocab_size);
     int failed = 0;
     for (int r = 0; r < b->rounds && !failed; r++) {
         const double start = clock_ms();

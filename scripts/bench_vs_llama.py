@@ -47,7 +47,8 @@ class Results:
 
 
 def run(command, **more):
-    """Runs a command; (seconds, peak resident bytes, standard output)."""
+    """Runs a command; (seconds, peak resident bytes, standard output). Says on stderr how busy it was: where that is far
+    below the number of threads, something else was running."""
     start = time.monotonic()
     with subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more) as p:
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -55,6 +56,8 @@ def run(command, **more):
             _, status, usage = os.wait4(p.pid, 0)
             seconds = time.monotonic() - start
         p.returncode = os.waitstatus_to_exitcode(status)
+        busy = (usage.ru_utime + usage.ru_stime) / seconds
+        print(f"  {pathlib.Path(command[0]).name}: {seconds:.1f} s, {busy:.2f} CPUs", file=sys.stderr, flush=True)
         if p.returncode:
             sys.exit(f"{command[0]} ended with {p.returncode}:\n{err.result().decode()[-2000:]}")
     return seconds, usage.ru_maxrss * 1024, out.result().decode()
@@ -222,6 +225,8 @@ class Bench:
                 server.terminate()
                 _, _, usage = os.wait4(server.pid, 0)
                 server.returncode = 0
+        print(f"  llama-server -np {slots}: {seconds:.1f} s, {usage.ru_utime + usage.ru_stime:.0f} s of CPU time, start "
+              "included", file=sys.stderr, flush=True)
         made = [a["timings"]["predicted_n"] for a in answers]
         if made != [tokens] * len(prompts):
             sys.exit(f"{name}: llama-server made {made[:5]} tokens, not {tokens}")
