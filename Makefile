@@ -40,6 +40,7 @@ $(BUILD)/engine/kernels_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(BUILD)/engine/kernels_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3
+$(BUILD)/engine/quantize_blocks.o $(BUILD)/engine/quantize_search.o: OPT += -O3 -fno-math-errno
 $(BUILD)/engine/peaks.o: OPT += -O3
 $(BUILD)/eval/stamp.o: CFLAGS += -DHANDOFF_COMMIT='"$(shell git describe --always --dirty 2>/dev/null || echo unknown)"'
 

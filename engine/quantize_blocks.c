@@ -1,13 +1,15 @@
-/* quantize_blocks.c - scale searches and block layouts of ggml's quantised types.
+/* quantize_blocks.c - block layouts of ggml's quantised types, and the codes in them.
  *
  * Block layouts are those that ggml_types.c reads. Sums run in float32 in ascending order, as the reference's do, so
  * that the same choices are made. */
 #include "engine/quantize_blocks.h"
 
+#include "engine/quantize_search.h"
+
 #include <math.h>
 #include <string.h>
 
-enum { SUPER = 256, MAX_GROUP = 32 };
+enum { SUPER = 256 };
 static const float tiny = 1e-15f;                       /* a group below this is taken as all zero */
 
 static int clamp(int v, int lo, int hi)
@@ -58,17 +60,6 @@ static float mean_square(const float *x, int64_t n)
     return sum / (float)n;
 }
 
-/* Importance of a column times a softened magnitude: large values matter more, small ones never vanish. */
-static float weigh(const float *x, const float *importance, int n, float variance, float *w)
-{
-    float sum = 0;
-    for (int i = 0; i < n; i++) {
-        w[i] = importance[i] * sqrtf(variance + x[i] * x[i]);
-        sum += w[i];
-    }
-    return sum;
-}
-
 static float of_largest_magnitude(const float *x, int n)
 {
     float largest = 0;
@@ -78,98 +69,42 @@ static float of_largest_magnitude(const float *x, int n)
     return largest;
 }
 
-/* ---- scale searches -------------------------------------------------------------------------------------------- */
+/* ---- groups side by side --------------------------------------------------------------------------------------- */
 
-/* x ~ scale * (q - top), q in [0, 2 top). w NULL: weights x^2. */
-static float fit_signed(const float *x, int n, int top, const float *w, uint8_t *q)
+/* `count` groups of `size` that follow each other; the lanes behind them repeat the last. */
+static void gather(const float *x, int size, int count, lanes *out)
 {
-    const float largest = of_largest_magnitude(x, n);
-    float scale = 0, best = 0;
-    memset(q, 0, (size_t)n);
-    if (fabsf(largest) < tiny)
-        return 0;
-    for (int k = 0; k < 19; k++) {
-        const int step = k == 0 ? 0 : k <= 9 ? k - 10 : k - 9;          /* 0 first, then -9..-1, 1..9 */
-        const float inverse = -((float)top + 0.1f * (float)step) / largest;
-        float xl = 0, ll = 0;
-        for (int i = 0; i < n; i++) {
-            const float l = (float)clamp(nearest(inverse * x[i]), -top, top - 1), wi = w ? w[i] : x[i] * x[i];
-            xl += wi * x[i] * l;
-            ll += wi * l * l;
-        }
-        if (k && !(ll > 0 && xl * xl > best * ll))
-            continue;
-        for (int i = 0; i < n; i++)
-            q[i] = (uint8_t)(clamp(nearest(inverse * x[i]), -top, top - 1) + top);
-        scale = ll > 0 ? xl / ll : 0;
-        best = scale * xl;
-    }
-    return scale;
+    for (int l = 0; l < LANES; l++)
+        for (int i = 0; i < size; i++)
+            out[i][l] = x[(l < count ? l : count - 1) * size + i];
 }
 
-/* x ~ scale * q - *minus, q in [0, top], *minus >= 0: for each candidate of the step the least-squares line. */
-struct line_search { float first, step; int count; bool absolute; };
-
-static float line_error(const float *x, const float *w, const uint8_t *q, int n, float scale, float min, bool absolute)
+/* Importance of a column times a softened magnitude: large values matter more, small ones never vanish. */
+static lanes weigh(const lanes *x, const lanes *importance, int n, lanes variance, lanes *w)
 {
-    float error = 0;
+    lanes sums = {0};
     for (int i = 0; i < n; i++) {
-        const float d = scale * (float)q[i] + min - x[i];
-        error += w[i] * (absolute ? fabsf(d) : d * d);
+        const lanes v = variance + x[i] * x[i];
+        for (int l = 0; l < LANES; l++)
+            w[i][l] = importance[i][l] * sqrtf(v[l]);
+        sums += w[i];
     }
-    return error;
+    return sums;
 }
 
-static float fit_line(const float *x, const float *w, int n, int top, struct line_search s, uint8_t *q, float *minus)
+static void squares(const lanes *x, int n, lanes *w)
 {
-    float min = x[0], max = x[0], sw = 0, sx = 0;
-    for (int i = 0; i < n; i++) {
-        min = x[i] < min ? x[i] : min;
-        max = x[i] > max ? x[i] : max;
-        sw += w[i];
-        sx += w[i] * x[i];
-    }
-    min = min > 0 ? 0 : min;
-    memset(q, 0, (size_t)n);
-    *minus = -min;
-    if (max <= min)
-        return 0;
-    const float low = min, range = max - min;
-    float inverse = (float)top / range, scale = 1 / inverse;
     for (int i = 0; i < n; i++)
-        q[i] = (uint8_t)clamp(nearest(inverse * (x[i] - low)), 0, top);
-    float best = line_error(x, w, q, n, scale, min, s.absolute);
-    /* Candidates start from the minimum of the best line so far. */
-    for (int k = 0; k <= s.count; k++) {
-        uint8_t trial[MAX_GROUP];
-        float sl = 0, sll = 0, sxl = 0;
-        inverse = (s.first + s.step * (float)k + (float)top) / (max - min);
-        for (int i = 0; i < n; i++) {
-            trial[i] = (uint8_t)clamp(nearest(inverse * (x[i] - min)), 0, top);
-            const float l = (float)trial[i];
-            sl += w[i] * l;
-            sll += w[i] * l * l;
-            sxl += w[i] * l * x[i];
-        }
-        const float det = sw * sll - sl * sl;
-        if (!(det > 0))
-            continue;
-        float a = (sw * sxl - sx * sl) / det, b = (sll * sx - sl * sxl) / det;
-        if (b > 0) {
-            b = 0;
-            a = sxl / sll;
-        }
-        const float error = line_error(x, w, trial, n, a, b, s.absolute);
-        if (error < best) {
-            memcpy(q, trial, (size_t)n);
-            best = error;
-            scale = a;
-            min = b;
-        }
-    }
-    *minus = -min;
-    return scale;
+        w[i] = x[i] * x[i];
 }
+
+static void take_codes(const lanes *code, int n, int lane, uint8_t *q)
+{
+    for (int i = 0; i < n; i++)
+        q[i] = (uint8_t)(int)code[i][lane];
+}
+
+/* ---- scales of scales ------------------------------------------------------------------------------------------ */
 
 static float positive_error(const float *x, const float *w, int n, int top, float inverse)
 {
@@ -227,44 +162,6 @@ static float fit_positive(const float *x, const float *w, int n, int top, uint8_
     return ll > 0 ? xl / ll : 0;
 }
 
-/* fit_signed for Q3_K without importances: weights x^2, then single values moved while that helps. */
-static float fit_signed_refined(const float *x, int n, int top, uint8_t *q)
-{
-    const float largest = of_largest_magnitude(x, n);
-    float xl = 0, ll = 0;
-    int l[MAX_GROUP];
-    memset(q, 0, (size_t)n);
-    if (fabsf(largest) < tiny)
-        return 0;
-    for (int i = 0; i < n; i++) {
-        l[i] = clamp(nearest(-(float)top / largest * x[i]), -top, top - 1);
-        xl += x[i] * x[i] * x[i] * (float)l[i];
-        ll += x[i] * x[i] * (float)l[i] * (float)l[i];
-    }
-    bool changed = true;
-    for (int round = 0; round < 5 && changed; round++) {
-        changed = false;
-        for (int i = 0; i < n; i++) {
-            const float w = x[i] * x[i];
-            float a = xl - w * x[i] * (float)l[i], b = ll - w * (float)l[i] * (float)l[i];
-            if (!(a > 0))
-                continue;
-            const int v = clamp(nearest(x[i] * b / a), -top, top - 1);
-            a += w * x[i] * (float)v;
-            b += w * (float)v * (float)v;
-            if (v != l[i] && b > 0 && a * a * ll > xl * xl * b) {
-                l[i] = v;
-                xl = a;
-                ll = b;
-                changed = true;
-            }
-        }
-    }
-    for (int i = 0; i < n; i++)
-        q[i] = (uint8_t)(l[i] + top);
-    return ll > 0 ? xl / ll : 0;
-}
-
 /* ---- 32 elements a block --------------------------------------------------------------------------------------- */
 
 static const struct line_search fine = {-0.9f, 0.05f, 36, false};
@@ -283,47 +180,27 @@ static void put_fifth_bits(uint8_t *p, const uint8_t *q)
 }
 
 /* bits 4 or 5: Q4_0, Q5_0. */
-static void block_symmetric(const float *x, const float *importance, float variance, int bits, uint8_t *out)
+static void put_symmetric(float d, int bits, const uint8_t *q, uint8_t *out)
 {
-    const int top = 1 << (bits - 1);
-    float w[32], d;
-    uint8_t q[32];
-    if (importance) {
-        weigh(x, importance, 32, variance, w);
-        d = fit_signed(x, 32, top, w, q);
-    } else {
-        d = of_largest_magnitude(x, 32) / (float)-top;
-        const float inverse = d != 0 ? 1 / d : 0;
-        for (int i = 0; i < 32; i++)
-            q[i] = (uint8_t)clamp((int)(x[i] * inverse + ((float)top + 0.5f)), 0, 2 * top - 1);
-    }
     put_half(out, d);
     if (bits == 5)
         put_fifth_bits(out + 2, q);
     put_nibbles(out + (bits == 5 ? 6 : 2), q);
 }
 
-/* bits 4 or 5: Q4_1, Q5_1. */
-static void block_affine(const float *x, const float *importance, float variance, int bits, uint8_t *out)
+static void block_symmetric(const float *x, int bits, uint8_t *out)
 {
-    const int top = (1 << bits) - 1;
-    float w[32], d, minus;
+    const int top = 1 << (bits - 1);
+    const float d = of_largest_magnitude(x, 32) / (float)-top, inverse = d != 0 ? 1 / d : 0;
     uint8_t q[32];
-    if (importance) {
-        weigh(x, importance, 32, variance, w);
-        d = fit_line(x, w, 32, top, fine, q, &minus);
-    } else {
-        float min = x[0], max = x[0];
-        for (int i = 1; i < 32; i++) {
-            min = x[i] < min ? x[i] : min;
-            max = x[i] > max ? x[i] : max;
-        }
-        d = (max - min) / (float)top;
-        minus = -min;
-        const float inverse = d != 0 ? 1 / d : 0;
-        for (int i = 0; i < 32; i++)
-            q[i] = (uint8_t)clamp((int)((x[i] - min) * inverse + 0.5f), 0, top);
-    }
+    for (int i = 0; i < 32; i++)
+        q[i] = (uint8_t)clamp((int)(x[i] * inverse + ((float)top + 0.5f)), 0, 2 * top - 1);
+    put_symmetric(d, bits, q, out);
+}
+
+/* bits 4 or 5: Q4_1, Q5_1. */
+static void put_affine(float d, float minus, int bits, const uint8_t *q, uint8_t *out)
+{
     put_half(out, d);
     put_half(out + 2, -minus);
     if (bits == 5)
@@ -331,12 +208,68 @@ static void block_affine(const float *x, const float *importance, float variance
     put_nibbles(out + (bits == 5 ? 8 : 4), q);
 }
 
+static void block_affine(const float *x, int bits, uint8_t *out)
+{
+    const int top = (1 << bits) - 1;
+    float min = x[0], max = x[0];
+    uint8_t q[32];
+    for (int i = 1; i < 32; i++) {
+        min = x[i] < min ? x[i] : min;
+        max = x[i] > max ? x[i] : max;
+    }
+    const float d = (max - min) / (float)top, inverse = d != 0 ? 1 / d : 0;
+    for (int i = 0; i < 32; i++)
+        q[i] = (uint8_t)clamp((int)((x[i] - min) * inverse + 0.5f), 0, top);
+    put_affine(d, -min, bits, q, out);
+}
+
+static void put_levels(const float *x, float d, uint8_t *out)
+{
+    const float inverse = d != 0 ? 1 / d : 0;
+    uint8_t q[32];
+    for (int i = 0; i < 32; i++)
+        q[i] = (uint8_t)nearest_level(inverse * x[i]);
+    put_nibbles(out, q);
+}
+
+/* Up to four blocks whose scales are searched for: Q4_0, Q4_1, Q5_0 and Q5_1 with importances, IQ4_NL always. The
+ * variance is that of the whole row; IQ4_NL takes that of each block. */
+static void blocks_searched(const struct ggml_type *type, const float *x, const float *importance, float variance,
+                            int count, uint8_t *out)
+{
+    const int bits = type->id == 6 || type->id == 7 ? 5 : 4;
+    const bool affine = type->id == 3 || type->id == 7, uneven = type->id == 20;
+    lanes xs[32], w[32], code[32], scale, minus = {0}, variances;
+    uint8_t q[32];
+    gather(x, 32, count, xs);
+    for (int l = 0; l < LANES; l++)
+        variances[l] = uneven ? 2 * mean_square(x + 32 * (l < count ? l : count - 1), 32) : variance;
+    squares(xs, 32, w);
+    if (importance) {
+        gather(importance, 32, count, code);
+        weigh(xs, code, 32, variances, w);
+    }
+    scale = uneven ? search_levels(xs, w) : affine ? search_line(xs, w, 32, (1 << bits) - 1, fine, code, &minus)
+            : search_signed(xs, w, 32, 1 << (bits - 1), code);
+    for (int l = 0; l < count; l++, out += type->block_bytes) {
+        if (uneven) {
+            put_half(out, scale[l]);
+            put_levels(x + 32 * l, scale[l], out + 2);
+            continue;
+        }
+        take_codes(code, 32, l, q);
+        if (affine)
+            put_affine(scale[l], minus[l], bits, q, out);
+        else
+            put_symmetric(scale[l], bits, q, out);
+    }
+}
+
 static void block_q8_0(const float *x, uint8_t *out)
 {
-    const float d = fabsf(of_largest_magnitude(x, 32)) / 127, inverse = d != 0 ? 1 / d : 0;
-    put_half(out, d);
-    for (int i = 0; i < 32; i++)
-        out[2 + i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
+    int8_t code[32];
+    put_half(out, code_bytes(x, code));
+    memcpy(out + 2, code, sizeof code);
 }
 
 /* ---- 256 elements a block -------------------------------------------------------------------------------------- */
@@ -363,27 +296,43 @@ static float code_scales(const float *s, int n, int top, uint8_t *code)
 /* Groups of a block as lines: codes q[256], and the coded scales and minima with their own scales d[0], d[1]. */
 struct line_block { uint8_t q[SUPER], scale[16], min[16]; float d[2]; };
 
+/* Four groups of it, from group g on. */
+static void fit_lines(const float *x, const float *importance, int size, int top, struct line_search s, int g,
+                      float variance, struct line_block *b, float *scales, float *mins, float *sums)
+{
+    lanes xs[MAX_GROUP], w[MAX_GROUP], code[MAX_GROUP], minus;
+    gather(x + g * size, size, LANES, xs);
+    if (importance) {
+        gather(importance + g * size, size, LANES, code);
+        const lanes sum = weigh(xs, code, size, variance + (lanes){0}, w);
+        memcpy(sums + g, &sum, sizeof sum);
+    } else {
+        lanes rms = {0};
+        for (int i = 0; i < size && size == 32; i++)
+            rms += xs[i] * xs[i];
+        for (int l = 0; l < LANES; l++)
+            rms[l] = sqrtf(rms[l] / 32.f);
+        for (int i = 0; i < size; i++)
+            w[i] = rms + magnitude(xs[i]);
+    }
+    const lanes scale = search_line(xs, w, size, top, s, code, &minus);
+    memcpy(scales + g, &scale, sizeof scale);
+    memcpy(mins + g, &minus, sizeof minus);
+    for (int l = 0; l < LANES; l++)
+        take_codes(code, size, l, b->q + (g + l) * size);
+}
+
 static void fit_line_block(const float *x, const float *importance, int size, int top, int scale_top,
                            struct line_block *b)
 {
     const int n = SUPER / size;
     float scales[16], mins[16], sums[16];
-    const float variance = (size == 16 ? 1.f : 2.f) * mean_square(x, SUPER);
+    const float variance = importance ? (size == 16 ? 1.f : 2.f) * mean_square(x, SUPER) : 0;
     const struct line_search coarse = size == 16 ? (struct line_search){-0.5f, 0.1f, 15, true} :
                                       top == 15 ? (struct line_search){-1.f, 0.1f, 20, false}
                                                 : (struct line_search){-0.5f, 0.1f, 15, false};
-    for (int g = 0; g < n; g++) {
-        const float *xg = x + g * size;
-        float w[MAX_GROUP];
-        if (importance) {
-            sums[g] = weigh(xg, importance + g * size, size, variance, w);
-        } else {
-            const float rms = size == 16 ? 0 : sqrtf(mean_square(xg, size));
-            for (int i = 0; i < size; i++)
-                w[i] = rms + fabsf(xg[i]);
-        }
-        scales[g] = fit_line(xg, w, size, top, importance ? fine : coarse, b->q + g * size, &mins[g]);
-    }
+    for (int g = 0; g < n; g += LANES)
+        fit_lines(x, importance, size, top, importance ? fine : coarse, g, variance, b, scales, mins, sums);
     b->d[0] = as_half(importance ? fit_positive(scales, sums, n, scale_top, b->scale)
                                  : code_scales(scales, n, scale_top, b->scale));
     b->d[1] = as_half(importance ? fit_positive(mins, sums, n, scale_top, b->min)
@@ -433,17 +382,30 @@ static void block_q45_k(const float *x, const float *importance, int bits, uint8
 
 static void block_q3_k(const float *x, const float *importance, uint8_t *out)
 {
-    float scales[16], sums[16], w[16], d;
+    float scales[16], sums[16], d;
     uint8_t q[SUPER], code[16];
-    const float variance = 2 * mean_square(x, SUPER);
-    for (int g = 0; g < 16; g++) {
-        if (importance)
-            sums[g] = weigh(x + 16 * g, importance + 16 * g, 16, variance, w);
-        scales[g] = importance ? fit_signed(x + 16 * g, 16, 4, w, q + 16 * g)
-                               : fit_signed_refined(x + 16 * g, 16, 4, q + 16 * g);
+    const float variance = importance ? 2 * mean_square(x, SUPER) : 0;
+    for (int g = 0; g < 16; g += LANES) {
+        lanes xs[16], w[16], codes[16], scale;
+        gather(x + 16 * g, 16, LANES, xs);
+        if (importance) {
+            gather(importance + 16 * g, 16, LANES, codes);
+            const lanes sum = weigh(xs, codes, 16, variance + (lanes){0}, w);
+            memcpy(sums + g, &sum, sizeof sum);
+            scale = search_signed(xs, w, 16, 4, codes);
+        } else {
+            scale = search_signed_refined(xs, 16, 4, codes);
+        }
+        memcpy(scales + g, &scale, sizeof scale);
+        for (int l = 0; l < LANES; l++)
+            take_codes(codes, 16, l, q + 16 * (g + l));
     }
     if (importance) {
-        d = fit_signed(scales, 16, 32, sums, code);
+        lanes xs[16], w[16], codes[16];
+        gather(scales, 16, 1, xs);
+        gather(sums, 16, 1, w);
+        d = search_signed(xs, w, 16, 32, codes)[0];
+        take_codes(codes, 16, 0, code);
     } else {
         const float largest = of_largest_magnitude(scales, 16), inverse = largest != 0 ? -32 / largest : 0;
         for (int g = 0; g < 16; g++)
@@ -468,8 +430,18 @@ static void block_q6_k(const float *x, const float *importance, uint8_t *out)
     float scales[16];
     uint8_t q[SUPER];
     memset(out, 0, 210);
-    for (int g = 0; g < 16; g++)
-        scales[g] = fit_signed(x + 16 * g, 16, 32, importance ? importance + 16 * g : NULL, q + 16 * g);
+    for (int g = 0; g < 16; g += LANES) {
+        lanes xs[16], w[16], codes[16];
+        gather(x + 16 * g, 16, LANES, xs);
+        if (importance)
+            gather(importance + 16 * g, 16, LANES, w);
+        else
+            squares(xs, 16, w);
+        const lanes scale = search_signed(xs, w, 16, 32, codes);
+        memcpy(scales + g, &scale, sizeof scale);
+        for (int l = 0; l < LANES; l++)
+            take_codes(codes, 16, l, q + 16 * (g + l));
+    }
     const float largest = of_largest_magnitude(scales, 16);
     if (fabsf(largest) < tiny)
         return;
@@ -487,74 +459,21 @@ static void block_q6_k(const float *x, const float *importance, uint8_t *out)
     }
 }
 
-/* ---- IQ4: sixteen uneven levels -------------------------------------------------------------------------------- */
-
-static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-
-static int nearest_level(float v)
-{
-    int i = 0;
-    while (i < 15 && !(v - (float)levels[i] < (float)levels[i + 1] - v))
-        i++;
-    return i;
-}
-
-/* Best scale of a group of 32: least squares for each way to place its largest value. */
-static float fit_levels(const float *x, const float *w)
-{
-    const float largest = of_largest_magnitude(x, 32);
-    float d = 0, best = 0;
-    if (fabsf(largest) < tiny)
-        return 0;
-    for (int k = -8; k <= 7; k++) {
-        const float first = -largest / (float)levels[0];
-        const float inverse = k == -8 ? 1 / first : ((float)k + (float)levels[0]) / largest;
-        float qx = 0, qq = 0;
-        for (int i = 0; i < 32; i++) {
-            const float q = (float)levels[nearest_level(inverse * x[i])];
-            qx += w[i] * q * x[i];
-            qq += w[i] * q * q;
-        }
-        if (k == -8 || (qq > 0 && qx * qx > best * qq)) {
-            d = qq > 0 ? qx / qq : 0;           /* all importances may be 0 */
-            best = d * qx;
-        }
-    }
-    return d;
-}
-
-static float fit_group_levels(const float *x, const float *importance, float variance)
-{
-    float w[32];
-    if (importance)
-        weigh(x, importance, 32, variance, w);
-    for (int i = 0; i < 32 && !importance; i++)
-        w[i] = x[i] * x[i];
-    return fit_levels(x, w);
-}
-
-static void put_levels(const float *x, float d, uint8_t *out)
-{
-    const float inverse = d != 0 ? 1 / d : 0;
-    uint8_t q[32];
-    for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)nearest_level(inverse * x[i]);
-    put_nibbles(out, q);
-}
-
-static void block_iq4_nl(const float *x, const float *importance, uint8_t *out)
-{
-    const float d = fit_group_levels(x, importance, 2 * mean_square(x, 32));
-    put_half(out, d);
-    put_levels(x, d, out + 2);
-}
-
 static void block_iq4_xs(const float *x, const float *importance, uint8_t *out)
 {
-    const float variance = 2 * mean_square(x, SUPER);
+    const float variance = importance ? 2 * mean_square(x, SUPER) : 0;
     float scales[8];
-    for (int g = 0; g < 8; g++)
-        scales[g] = fit_group_levels(x + 32 * g, importance ? importance + 32 * g : NULL, variance);
+    for (int g = 0; g < 8; g += LANES) {
+        lanes xs[32], w[32], weights[32];
+        gather(x + 32 * g, 32, LANES, xs);
+        squares(xs, 32, w);
+        if (importance) {
+            gather(importance + 32 * g, 32, LANES, weights);
+            weigh(xs, weights, 32, variance + (lanes){0}, w);
+        }
+        const lanes scale = search_levels(xs, w);
+        memcpy(scales + g, &scale, sizeof scale);
+    }
     const float d = -of_largest_magnitude(scales, 8) / 32, inverse = d != 0 ? 1 / d : 0;
     memset(out, 0, 8);
     put_half(out, d);
@@ -594,28 +513,35 @@ bool quantize_knows(const struct ggml_type *type)
     return false;
 }
 
+static void put_block(const struct ggml_type *type, const float *x, const float *importance, uint8_t *out)
+{
+    switch (type->id) {
+    case 2: block_symmetric(x, 4, out); break;
+    case 3: block_affine(x, 4, out); break;
+    case 6: block_symmetric(x, 5, out); break;
+    case 7: block_affine(x, 5, out); break;
+    case 8: block_q8_0(x, out); break;
+    case 10: block_q2_k(x, importance, out); break;
+    case 11: block_q3_k(x, importance, out); break;
+    case 12: block_q45_k(x, importance, 4, out); break;
+    case 13: block_q45_k(x, importance, 5, out); break;
+    case 14: block_q6_k(x, importance, out); break;
+    case 23: block_iq4_xs(x, importance, out); break;
+    }
+}
+
 void quantize_row(const struct ggml_type *type, const float *x, int64_t n, const float *importance, uint8_t *out)
 {
-    const float variance = mean_square(x, n);           /* of the whole row: for the types of 32 */
-    if (type->block_elements == 1) {
+    const int size = type->block_elements;
+    if (size == 1) {
         row_plain(type->id, x, n, out);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += type->block_elements, out += type->block_bytes) {
-        const float *at = x + i, *w = importance ? importance + i : NULL;
-        switch (type->id) {
-        case 2: block_symmetric(at, w, variance, 4, out); break;
-        case 3: block_affine(at, w, variance, 4, out); break;
-        case 6: block_symmetric(at, w, variance, 5, out); break;
-        case 7: block_affine(at, w, variance, 5, out); break;
-        case 8: block_q8_0(at, out); break;
-        case 10: block_q2_k(at, w, out); break;
-        case 11: block_q3_k(at, w, out); break;
-        case 12: block_q45_k(at, w, 4, out); break;
-        case 13: block_q45_k(at, w, 5, out); break;
-        case 14: block_q6_k(at, w, out); break;
-        case 20: block_iq4_nl(at, w, out); break;
-        case 23: block_iq4_xs(at, w, out); break;
-        }
+    } else if (type->id == 20 || (importance && size == 32 && type->id != 8)) {
+        const float variance = importance ? mean_square(x, n) : 0;
+        for (int64_t i = 0; i < n; i += 32 * LANES)
+            blocks_searched(type, x + i, importance ? importance + i : NULL, variance,
+                            n - i < 32 * LANES ? (int)(n - i) / 32 : LANES, out + i / 32 * type->block_bytes);
+    } else {
+        for (int64_t i = 0; i < n; i += size)
+            put_block(type, x + i, importance ? importance + i : NULL, out + i / size * type->block_bytes);
     }
 }

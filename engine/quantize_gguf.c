@@ -170,10 +170,11 @@ static bool code_row(void *arg, int64_t row, float *x, int64_t columns, uint8_t 
 {
     const struct coding *c = arg;
     const float limit = c->type->id == 1 ? 65520 : INFINITY;
-    bool fits = true;
+    int beyond = 0;
     (void)row;
     for (int64_t i = 0; i < columns; i++)
-        fits &= fabsf(x[i]) < limit;
+        beyond |= !(fabsf(x[i]) < limit);
+    const bool fits = !beyond;
     if (fits || c->any_value)
         quantize_row(c->type, x, columns, c->importance, out);
     return fits || c->any_value;

@@ -80,15 +80,16 @@ void tensor_read_f32(const struct tensor *t, int64_t first, int64_t n, float *ou
         return;
     }
     p += 2 * first;
+    if (t->type == TENSOR_F16) {
+        for (int64_t i = 0; i < n; i++)
+            out[i] = half_to_f32(p, (uint64_t)i);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         uint16_t h;
         memcpy(&h, p + 2 * i, 2);
-        if (t->type == TENSOR_F16) {
-            out[i] = widen_half(h);
-        } else {
-            const uint32_t bits = (uint32_t)h << 16;
-            memcpy(&out[i], &bits, 4);
-        }
+        const uint32_t bits = (uint32_t)h << 16;
+        memcpy(&out[i], &bits, 4);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "eval/cli.h"
 #include "eval/job.h"
 #include "eval/runner.h"
+#include "eval/selfcheck.h"
 #include "eval/stamp.h"
 #include "eval/summary.h"
 #include "eval/tasks.h"
@@ -15,7 +16,7 @@ struct run_args {
     const char *model, *mmproj, *probe, *out, *kernel, *media_cache, *trace_hidden;
     int64_t threads, batch, image_tokens, probe_layer;
     double max_audio;
-    bool dry_run, trace, retry_errors, no_prefix_cache;
+    bool dry_run, trace, retry_errors, no_prefix_cache, selfcheck;
 };
 
 struct opened {
@@ -35,11 +36,16 @@ static int check_args(const struct run_args *a, struct err *e)
            -1 : 0;
 }
 
+static struct engine_options options_of(const struct run_args *a)
+{
+    return (struct engine_options){.n_threads = (int)a->threads, .kernel = a->kernel,
+                                   .image_tokens = (int)a->image_tokens, .media_cache = a->media_cache,
+                                   .mmproj = a->mmproj};
+}
+
 static int open_model(const struct run_args *a, struct opened *o, struct err *e)
 {
-    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
-                                     .image_tokens = (int)a->image_tokens, .media_cache = a->media_cache,
-                                     .mmproj = a->mmproj};
+    const struct engine_options options = options_of(a);
     if (engine_open(&o->m, a->model, &options, e))
         return -1;
     if (!engine_chat_template(o->m))
@@ -111,10 +117,43 @@ static void stamp_prefixes(cJSON *stamp, const struct prefix_store *p)
     const cJSON *was = json_get(stamp, "prefix_cache");
     const cJSON *tokens = json_get(was, "prompt_tokens"), *saved = json_get(was, "saved");
     cJSON *sum = cJSON_CreateObject();
-    cJSON_AddNumberToObject(sum, "prompt_tokens", (double)now.prompt_tokens + (cJSON_IsNumber(tokens) ? tokens->valuedouble : 0));
-    cJSON_AddNumberToObject(sum, "saved", (double)now.saved + (cJSON_IsNumber(saved) ? saved->valuedouble : 0));
+    const double tokens_before = cJSON_IsNumber(tokens) ? tokens->valuedouble : 0;
+    const double saved_before = cJSON_IsNumber(saved) ? saved->valuedouble : 0;
+    cJSON_AddNumberToObject(sum, "prompt_tokens", (double)now.prompt_tokens + tokens_before);
+    cJSON_AddNumberToObject(sum, "saved", (double)now.saved + saved_before);
     cJSON_DeleteItemFromObjectCaseSensitive(stamp, "prefix_cache");
     cJSON_AddItemToObject(stamp, "prefix_cache", sum);
+}
+
+static bool same_text(const cJSON *a, const cJSON *b, const char *key)
+{
+    return cJSON_Compare(json_get(a, key), json_get(b, key), true);
+}
+
+/* Notes in the stamp that the results do not depend on how the work is cut; once per run, kernel and build. */
+static int note_selfcheck(const struct run_args *a, cJSON *stamp, struct err *e)
+{
+    const cJSON *was = json_get(stamp, "selfcheck");
+    if (was && same_text(was, stamp, "kernel") && same_text(was, stamp, "commit"))
+        return 0;
+    const struct selfcheck_args args = {.model = a->model, .options = options_of(a), .probe = a->probe,
+                                        .probe_layer = a->probe_layer};
+    char hex[65];
+    int way;
+    if (selfcheck_all(&args, hex, &way, e))
+        return -1;
+    if (way >= 0)
+        return err_set(e, EXIT_CHECK_FAILED, "selfcheck: \"%s\" gives other bits than \"%s\"", selfcheck_name(way),
+                       selfcheck_name(0));
+    cJSON *line = cJSON_CreateObject();
+    cJSON_AddBoolToObject(line, "ok", true);
+    cJSON_AddStringToObject(line, "sha256", hex);
+    cJSON_AddNumberToObject(line, "variants", selfcheck_count());
+    cJSON_AddItemToObject(line, "kernel", cJSON_Duplicate(json_get(stamp, "kernel"), true));
+    cJSON_AddItemToObject(line, "commit", cJSON_Duplicate(json_get(stamp, "commit"), true));
+    cJSON_DeleteItemFromObjectCaseSensitive(stamp, "selfcheck");
+    cJSON_AddItemToObject(stamp, "selfcheck", line);
+    return 0;
 }
 
 static int run(const struct run_args *a, struct opened *o, struct err *e)
@@ -137,6 +176,10 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     struct store *store;
     if (store_open(&store, a->out, stamp, a->retry_errors, e))
         return -1;
+    if (a->selfcheck && note_selfcheck(a, stamp, e)) {
+        store_abandon(store);
+        return -1;
+    }
     if (a->trace_hidden && hidden_writer_open(&settings.hidden, a->out, &settings.hidden_layers,
                                               engine_info(o->m)->hidden_size, e)) {
         store_abandon(store);
@@ -215,7 +258,8 @@ int cmd_run(int argc, char **argv)
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
         {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (0: all, over 30 s in stretches)"},
         {"--media-cache", OPT_STRING, &a.media_cache, "DIR", "keep encoded pictures and sounds for further runs"},
-        {"--no-prefix-cache", OPT_FLAG, &a.no_prefix_cache, NULL, "compute what prompts share each time (same results)"},
+        {"--no-prefix-cache", OPT_FLAG, &a.no_prefix_cache, NULL, "compute each time what prompts share"},
+        {"--selfcheck", OPT_FLAG, &a.selfcheck, NULL, "first prove that the same bits come out of any batch"},
         {"--dry-run", OPT_FLAG, &a.dry_run, NULL, "show the first prompt of each task, run nothing"},
         {"--trace", OPT_FLAG, &a.trace, NULL, "record every token with its entropy"},
         {"--trace-hidden", OPT_STRING, &a.trace_hidden, "L", "record hidden rows of layers, 3 or 3,28 or all (probe fit)"},

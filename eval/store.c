@@ -198,10 +198,13 @@ static int check_identity(struct store *s, const char *dir, struct err *e)
     else if (!cJSON_Compare(was, is, true))
         failed = other_run(dir, was, is, e);
     const cJSON *started = json_get(old, "started"), *counts = json_get(old, "prefix_cache");
+    const cJSON *selfcheck = json_get(old, "selfcheck");
     if (!failed && started)
         cJSON_ReplaceItemInObjectCaseSensitive(s->stamp, "started", cJSON_Duplicate(started, true));
     if (!failed && counts)
         cJSON_AddItemToObject(s->stamp, "prefix_cache", cJSON_Duplicate(counts, true));
+    if (!failed && selfcheck)
+        cJSON_AddItemToObject(s->stamp, "selfcheck", cJSON_Duplicate(selfcheck, true));
     note_kernel(s->stamp, old);
     s->was_complete = cJSON_IsTrue(json_get(old, "complete"));
     cJSON_Delete(old);

@@ -128,6 +128,8 @@ for i in $(seq 8); do
     timeout -s KILL 0.$((i % 4 + 2)) "$handoff" run --model $mini/checkpoint --suite "$scratch/shared.json" --data-root $mini \
         --limit 30 --batch $((i % 3 + 1)) --out "$scratch/sharedkill" >/dev/null 2>&1
 done
+check "selfcheck first" run --limit 1 --selfcheck --out "$scratch/checked"
+check "is noted in the stamp" grep -A2 '"selfcheck"' "$scratch/checked/run.json"
 check "goes on after kills" shared --out "$scratch/sharedkill"
 check "same records after kills, with shared beginnings" same_records "$scratch/cold" "$scratch/sharedkill"
 finish
