@@ -225,10 +225,8 @@ static void block_affine(const float *x, int bits, uint8_t *out)
 
 static void put_levels(const float *x, float d, uint8_t *out)
 {
-    const float inverse = d != 0 ? 1 / d : 0;
     uint8_t q[32];
-    for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)nearest_level(inverse * x[i]);
+    code_levels(x, d, q);
     put_nibbles(out, q);
 }
 

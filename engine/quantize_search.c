@@ -199,21 +199,33 @@ float code_bytes(const float *x, int8_t code[32])
 
 static const float levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-int nearest_level(float v)
+/* Halfway between two levels; from there on the upper one is nearest. */
+static inline float between(int j)
 {
-    int i = 0;
-    while (i < 15 && !(v - levels[i] < levels[i + 1] - v))
-        i++;
-    return i;
+    return (levels[j] + levels[j + 1]) / 2;
 }
 
-/* Its value instead, in each lane. */
 static inline lanes level_near(lanes v)
 {
     lanes q = all(levels[0]);
     for (int j = 0; j < 15; j++)
-        q = select_lanes(v - levels[j] < levels[j + 1] - v, q, all(levels[j + 1]));
+        q += (lanes)((v >= between(j)) & (lane_mask)all(levels[j + 1] - levels[j]));
     return q;
+}
+
+void code_levels(const float *x, float d, uint8_t code[32])
+{
+    const float inverse = d != 0 ? 1 / d : 0;
+    for (int i = 0; i < 32; i += LANES) {
+        lanes v;
+        lane_mask count = {0};
+        memcpy(&v, x + i, sizeof v);
+        v *= inverse;
+        for (int j = 0; j < 15; j++)
+            count -= v >= between(j);
+        for (int l = 0; l < LANES; l++)
+            code[i + l] = (uint8_t)count[l];
+    }
 }
 
 /* Least squares for each way to place the largest value. */

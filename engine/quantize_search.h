@@ -24,8 +24,8 @@ lanes search_line(const lanes *x, const lanes *w, int n, int top, struct line_se
 
 /* x ~ scale level[k] of the sixteen uneven levels; groups of 32. */
 lanes search_levels(const lanes *x, const lanes *w);
-/* The level nearest to v: its index. */
-int nearest_level(float v);
+/* The levels nearest to x / d: their indices. */
+void code_levels(const float *x, float d, uint8_t code[32]);
 
 /* 32 values as scale * code, |code| <= 127; returns the scale. */
 float code_bytes(const float *x, int8_t code[32]);
