@@ -233,12 +233,16 @@ static int run(const struct run_args *a, struct opened *o, struct err *e)
     return failed;
 }
 
-/* A server instead of a model: other options. */
-static bool asks_endpoint(int argc, char **argv)
+/* A server or a command instead of a model: other options. */
+static bool asks_elsewhere(int argc, char **argv)
 {
+    static const char *const names[] = {"--endpoint", "--pipe"};
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--endpoint") == 0 || strncmp(argv[i], "--endpoint=", 11) == 0)
-            return true;
+        for (int k = 0; k < 2; k++) {
+            const size_t n = strlen(names[k]);
+            if (strncmp(argv[i], names[k], n) == 0 && (argv[i][n] == '\0' || argv[i][n] == '='))
+                return true;
+        }
     return false;
 }
 
@@ -268,10 +272,10 @@ int cmd_run(int argc, char **argv)
     const struct usage usage = {
         "run", "--model M (--suite S | --data TASK=PATH ...) --out DIR [options]",
         "Runs a checkpoint over hold-outs and appends one record per sample. The same command resumes an interrupted\n"
-        "run; a complete one is left as it is. With --endpoint URL an OpenAI-compatible server answers instead:\n"
-        "\"handoff run --endpoint --help\".",
+        "run; a complete one is left as it is. With --endpoint URL an OpenAI-compatible server answers instead, with\n"
+        "--pipe COMMAND any other engine: \"handoff run --endpoint --help\".",
         options, "handoff run --model datasets/mini/checkpoint --suite mini --limit 20 --out demo-out/quick"};
-    if (asks_endpoint(argc, argv))
+    if (asks_elsewhere(argc, argv))
         return cmd_run_endpoint(argc, argv);
     struct err e = {0};
     struct opened o = {0};

@@ -1,4 +1,5 @@
-/* cmd_run_endpoint.c - the verb `run` with --endpoint: an OpenAI-compatible server as the source of records.
+/* cmd_run_endpoint.c - the verb `run` with --endpoint or --pipe: an OpenAI-compatible server, or a command, as the source
+ * of records.
  *
  * A record is written as soon as its answer is there, in whatever order, and the file put into the order of the samples
  * at the end: answers may have been paid for.
@@ -7,6 +8,7 @@
 #include "eval/cli.h"
 #include "eval/endpoint.h"
 #include "eval/job.h"
+#include "eval/pipe.h"
 #include "eval/progress.h"
 #include "eval/stamp.h"
 #include "eval/store.h"
@@ -18,7 +20,7 @@
 
 struct endpoint_args {
     struct task_args tasks;
-    const char *url, *model, *key_variable, *out;
+    const char *url, *command, *model, *key_variable, *out;
     int64_t concurrency, retries, top_logprobs;
     double rps, timeout;
     bool stream, dry_run, retry_errors;
@@ -30,7 +32,7 @@ struct remote_run {
     const struct endpoint_args *a;
     struct selection selection;
     struct store *store;
-    struct endpoint *server;
+    struct asker *server;
     struct progress progress;
     bool all_read;
     char answered_by[128];      /* as the server calls itself */
@@ -53,7 +55,11 @@ static int read_extra(struct endpoint_args *a, struct err *e)
 
 static int check_args(const struct endpoint_args *a, struct err *e)
 {
-    const char *authority = strstr(a->url, "://");
+    const char *authority = a->url ? strstr(a->url, "://") : NULL;
+    if ((a->url != NULL) == (a->command != NULL))
+        return err_set(e, EXIT_USAGE, "run: one of --endpoint and --pipe was expected");
+    if (a->command && (a->stream || a->key_variable || a->rps > 0))
+        return err_set(e, EXIT_USAGE, "run: --stream, --api-key-env and --rps go with --endpoint");
     if (!a->model)
         return err_set(e, EXIT_USAGE, "run: --model-name is missing: what the server calls the model");
     if (!a->out && !a->dry_run)
@@ -87,7 +93,7 @@ static int make_request(const struct endpoint_args *a, struct job *j, struct tex
     return failed;
 }
 
-static int write_record(struct remote_run *r, struct job *j, const struct endpoint_answer *a, struct err *e)
+static int write_record(struct remote_run *r, struct job *j, const struct asker_answer *a, struct err *e)
 {
     if (a && a->err.code)
         j->err = a->err;
@@ -123,15 +129,15 @@ static int ask_next(struct remote_run *r, struct err *e)
         return write_record(r, j, NULL, e);
     }
     job_drop_media(j);
-    endpoint_ask(r->server, &body, j);
+    r->server->ask(r->server, &body, j);
     return 0;
 }
 
 static int take_answers(struct remote_run *r, struct err *e)
 {
-    struct endpoint_answer a;
+    struct asker_answer a;
     int failed = 0;
-    while (!failed && endpoint_take(r->server, &a)) {
+    while (!failed && r->server->take(r->server, &a)) {
         failed = write_record(r, a.user, &a, e);
         remote_answer_free(&a.answer);
     }
@@ -141,12 +147,12 @@ static int take_answers(struct remote_run *r, struct err *e)
 static int ask_all(struct remote_run *r, const volatile sig_atomic_t *stop, bool *interrupted, struct err *e)
 {
     while (!(*interrupted = *stop != 0)) {
-        while (!r->all_read && endpoint_has_room(r->server) && !*stop)
+        while (!r->all_read && r->server->has_room(r->server) && !*stop)
             if (ask_next(r, e))
                 return -1;
-        if (r->all_read && endpoint_active(r->server) == 0)
+        if (r->all_read && r->server->active(r->server) == 0)
             return 0;
-        int failed = endpoint_step(r->server, 200, e);
+        int failed = r->server->step(r->server, 200, e);
         struct err ignored;
         if (take_answers(r, failed ? &ignored : e) || failed)
             return -1;
@@ -183,8 +189,11 @@ static int dry_run(const struct endpoint_args *a, struct tasks *t, struct err *e
     return failed;
 }
 
-static int open_server(const struct endpoint_args *a, struct endpoint **out, struct err *e)
+static int open_server(const struct endpoint_args *a, struct asker **out, struct err *e)
 {
+    if (a->command)
+        return pipe_open(out, &(struct pipe_settings){.command = a->command, .concurrency = (int)a->concurrency,
+                                                      .timeout_s = a->timeout}, e);
     const struct endpoint_settings set = {.url = a->url, .key = a->key_variable ? getenv(a->key_variable) : NULL,
                                           .concurrency = (int)a->concurrency, .retries = (int)a->retries,
                                           .rps = a->rps, .timeout_s = a->timeout};
@@ -230,13 +239,13 @@ static int report(const struct endpoint_args *a, int64_t n, struct err *e)
 static int run(const struct endpoint_args *a, struct tasks *t, struct err *e)
 {
     struct remote_run r = {.a = a};
-    const struct stamp_remote stamped = {.url = a->url, .model = a->model, .stream = a->stream, .shard = t->shard,
-                                         .n_shards = t->n_shards, .top_logprobs = (int)a->top_logprobs,
-                                         .extra = a->extra};
+    const struct stamp_remote stamped = {.url = a->url, .command = a->command, .model = a->model, .stream = a->stream,
+                                         .shard = t->shard, .n_shards = t->n_shards,
+                                         .top_logprobs = (int)a->top_logprobs, .extra = a->extra};
     if (open_server(a, &r.server, e))
         return -1;
     if (store_open(&r.store, a->out, stamp_new_remote(t->datasets, t->suite.n_tasks, &stamped), a->retry_errors, e)) {
-        endpoint_close(r.server, drop_job);
+        r.server->close(r.server, drop_job);
         return -1;
     }
     bool interrupted = false;
@@ -252,7 +261,7 @@ static int run(const struct endpoint_args *a, struct tasks *t, struct err *e)
     } else if (!failed) {
         failed = tasks_print_notes(t, e);
     }
-    endpoint_close(r.server, drop_job);
+    r.server->close(r.server, drop_job);
     selection_close(&r.selection);
     if (failed)
         store_abandon(r.store);
@@ -263,14 +272,15 @@ static int run(const struct endpoint_args *a, struct tasks *t, struct err *e)
 
 int cmd_run_endpoint(int argc, char **argv)
 {
-    struct endpoint_args a = {.tasks.shots = -1, .concurrency = 8, .retries = 5, .timeout = 600};
+    struct endpoint_args a = {.tasks.shots = -1, .concurrency = -1, .retries = 5, .timeout = 600};
     const struct option options[] = {
         {"--endpoint", OPT_STRING, &a.url, "URL", "the server: http://127.0.0.1:8080/v1"},
+        {"--pipe", OPT_STRING, &a.command, "COMMAND", "instead: a command that answers lines of JSON (scripts/adaptors)"},
         {"--model-name", OPT_STRING, &a.model, "N", "what it calls the model"},
         {"--api-key-env", OPT_STRING, &a.key_variable, "VAR", "environment variable with the key"},
         TASK_OPTIONS(a.tasks),
         {"--out", OPT_STRING, &a.out, "DIR", "run directory; an unfinished run there goes on"},
-        {"--concurrency", OPT_INT, &a.concurrency, "N", "questions under way at a time (8)"},
+        {"--concurrency", OPT_INT, &a.concurrency, "N", "questions under way at a time (8; 1 with --pipe)"},
         {"--rps", OPT_DOUBLE, &a.rps, "X", "questions a second at most (no limit)"},
         {"--retries", OPT_INT, &a.retries, "N", "further tries of a question that fails, with growing pauses (5)"},
         {"--timeout", OPT_DOUBLE, &a.timeout, "S", "seconds that an answer may take (600)"},
@@ -281,7 +291,7 @@ int cmd_run_endpoint(int argc, char **argv)
         {"--retry-errors", OPT_FLAG, &a.retry_errors, NULL, "do samples again that ended in an error"},
         {0}};
     const struct usage usage = {
-        "run", "--endpoint URL --model-name N (--suite S | --data TASK=PATH ...) --out DIR [options]",
+        "run", "(--endpoint URL | --pipe COMMAND) --model-name N (--suite S | --data TASK=PATH ...) --out DIR [options]",
         "An OpenAI-compatible server answers the hold-outs; its answers are graded and recorded as those of a model\n"
         "here. The confidence is a member of the answer (\"confidence\") or the trailer [[hybrid:confidence=0.7812]],\n"
         "or there is none: a reference model. The same command resumes an interrupted run.",
@@ -295,6 +305,8 @@ int cmd_run_endpoint(int argc, char **argv)
     int stop = cli_parse(&usage, argc, argv, NULL, &e);
     if (stop)
         return cli_end(stop, &e);
+    if (a.concurrency == -1)
+        a.concurrency = a.command ? 1 : 8;
     int failed = check_args(&a, &e) || read_extra(&a, &e) || tasks_open(&tasks, &a.tasks, &e);
     if (!failed)
         failed = a.dry_run ? dry_run(&a, &tasks, &e) : run(&a, &tasks, &e);

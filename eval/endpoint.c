@@ -26,6 +26,7 @@ struct flight {
 };
 
 struct endpoint {
+    struct asker asker;         /* first, so that the one can be had from the other */
     struct endpoint_settings set;
     char *url;
     CURLM *multi;
@@ -34,54 +35,9 @@ struct endpoint {
     int n_flights;
     double next_start_ms;       /* as --rps allows */
     double paused_until_ms;     /* as the server asks for */
-    struct endpoint_answer *done;           /* [n_done] */
+    struct asker_answer *done;           /* [n_done] */
     int n_done, cap_done;
 };
-
-/* ---- opening --------------------------------------------------------------------------------------------------- */
-
-static int add_key(struct endpoint *p, struct err *e)
-{
-    struct text header = {0};
-    for (const char *c = p->set.key; c && *c; c++)
-        if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
-            return err_set(e, EXIT_USAGE, "--api-key-env: the key holds blanks or other characters that no key has");
-    if (!p->set.key)
-        return 0;
-    text_printf(&header, "Authorization: Bearer %s", p->set.key);
-    p->headers = curl_slist_append(p->headers, header.data);
-    text_free(&header);
-    return 0;
-}
-
-int endpoint_open(struct endpoint **out, const struct endpoint_settings *s, struct err *e)
-{
-    static const char path[] = "/chat/completions";
-    size_t len = strlen(s->url);
-    *out = NULL;
-    if (strncmp(s->url, "http://", 7) != 0 && strncmp(s->url, "https://", 8) != 0)
-        return err_set(e, EXIT_USAGE, "--endpoint: http://... or https://... was expected, not \"%.100s\"", s->url);
-    struct endpoint *p = NEW(struct endpoint, 1);
-    struct text url = {0};
-    while (len && s->url[len - 1] == '/')
-        len--;
-    text_put(&url, s->url, len);
-    if (len < sizeof path || strcmp(url.data + len - (sizeof path - 1), path) != 0)
-        text_puts(&url, path);
-    p->set = *s;
-    p->url = text_take(&url);
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-    p->multi = curl_multi_init();
-    p->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    p->headers = curl_slist_append(p->headers, "Accept: application/json, text/event-stream");
-    p->headers = curl_slist_append(p->headers, "Expect:");
-    if (add_key(p, e)) {
-        endpoint_close(p, NULL);
-        return -1;
-    }
-    *out = p;
-    return 0;
-}
 
 static void flight_free(struct flight *f)
 {
@@ -95,10 +51,9 @@ static void flight_free(struct flight *f)
     free(f);
 }
 
-void endpoint_close(struct endpoint *p, void (*drop)(void *user))
+static void end(struct asker *asker, void (*drop)(void *user))
 {
-    if (!p)
-        return;
+    struct endpoint *p = (struct endpoint *)asker;
     while (p->flights) {
         struct flight *f = p->flights;
         p->flights = f->next;
@@ -117,18 +72,21 @@ void endpoint_close(struct endpoint *p, void (*drop)(void *user))
     free(p);
 }
 
-bool endpoint_has_room(const struct endpoint *p)
+static bool has_room(const struct asker *asker)
 {
+    const struct endpoint *p = (const struct endpoint *)asker;
     return p->n_flights < p->set.concurrency;
 }
 
-int endpoint_active(const struct endpoint *p)
+static int active(const struct asker *asker)
 {
+    const struct endpoint *p = (const struct endpoint *)asker;
     return p->n_flights;
 }
 
-void endpoint_ask(struct endpoint *p, struct text *body, void *user)
+static void ask(struct asker *asker, struct text *body, void *user)
 {
+    struct endpoint *p = (struct endpoint *)asker;
     struct flight *f = NEW(struct flight, 1), **at = &p->flights;
     *f = (struct flight){.p = p, .user = user, .body = *body};
     *body = (struct text){0};
@@ -212,17 +170,17 @@ static void remove_flight(struct endpoint *p, struct flight *f)
     flight_free(f);
 }
 
-static struct endpoint_answer *add_done(struct endpoint *p, struct flight *f)
+static struct asker_answer *add_done(struct endpoint *p, struct flight *f)
 {
     if (p->n_done == p->cap_done) {
         p->cap_done = p->cap_done * 2 + 8;
         p->done = mem_grow(p->done, (size_t)p->cap_done, sizeof *p->done);
     }
-    struct endpoint_answer *a = &p->done[p->n_done++];
+    struct asker_answer *a = &p->done[p->n_done++];
     curl_off_t first = 0, total = 0;
     curl_easy_getinfo(f->easy, CURLINFO_STARTTRANSFER_TIME_T, &first);
     curl_easy_getinfo(f->easy, CURLINFO_TOTAL_TIME_T, &total);
-    *a = (struct endpoint_answer){.user = f->user, .first_ms = (double)first / 1000,
+    *a = (struct asker_answer){.user = f->user, .first_ms = (double)first / 1000,
                                   .rest_ms = (double)(total - first) / 1000};
     return a;
 }
@@ -298,8 +256,9 @@ static int land(struct endpoint *p, struct flight *f, CURLcode code, struct err 
     return failed;
 }
 
-int endpoint_step(struct endpoint *p, int ms, struct err *e)
+static int step(struct asker *asker, int ms, struct err *e)
 {
+    struct endpoint *p = (struct endpoint *)asker;
     int n_running, n_left, failed = 0;
     const int wait = p->n_done ? 0 : start_waiting(p, ms);
     curl_multi_perform(p->multi, &n_running);
@@ -318,10 +277,57 @@ int endpoint_step(struct endpoint *p, int ms, struct err *e)
     return failed;
 }
 
-bool endpoint_take(struct endpoint *p, struct endpoint_answer *out)
+static bool take(struct asker *asker, struct asker_answer *out)
 {
+    struct endpoint *p = (struct endpoint *)asker;
     if (p->n_done == 0)
         return false;
     *out = p->done[--p->n_done];
     return true;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static int add_key(struct endpoint *p, struct err *e)
+{
+    struct text header = {0};
+    for (const char *c = p->set.key; c && *c; c++)
+        if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
+            return err_set(e, EXIT_USAGE, "--api-key-env: the key holds blanks or other characters that no key has");
+    if (!p->set.key)
+        return 0;
+    text_printf(&header, "Authorization: Bearer %s", p->set.key);
+    p->headers = curl_slist_append(p->headers, header.data);
+    text_free(&header);
+    return 0;
+}
+
+int endpoint_open(struct asker **out, const struct endpoint_settings *s, struct err *e)
+{
+    static const char path[] = "/chat/completions";
+    size_t len = strlen(s->url);
+    *out = NULL;
+    if (strncmp(s->url, "http://", 7) != 0 && strncmp(s->url, "https://", 8) != 0)
+        return err_set(e, EXIT_USAGE, "--endpoint: http://... or https://... was expected, not \"%.100s\"", s->url);
+    struct endpoint *p = NEW(struct endpoint, 1);
+    struct text url = {0};
+    while (len && s->url[len - 1] == '/')
+        len--;
+    text_put(&url, s->url, len);
+    if (len < sizeof path || strcmp(url.data + len - (sizeof path - 1), path) != 0)
+        text_puts(&url, path);
+    p->asker = (struct asker){has_room, active, ask, step, take, end};
+    p->set = *s;
+    p->url = text_take(&url);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    p->multi = curl_multi_init();
+    p->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    p->headers = curl_slist_append(p->headers, "Accept: application/json, text/event-stream");
+    p->headers = curl_slist_append(p->headers, "Expect:");
+    if (add_key(p, e)) {
+        end(&p->asker, NULL);
+        return -1;
+    }
+    *out = &p->asker;
+    return 0;
 }

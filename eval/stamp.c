@@ -152,7 +152,7 @@ cJSON *stamp_new_remote(struct dataset *const *datasets, int n_tasks, const stru
     cJSON_AddStringToObject(stamp, "model_path", r->model);
     identity = cJSON_AddObjectToObject(stamp, "identity");
     server = cJSON_AddObjectToObject(identity, "endpoint");
-    cJSON_AddStringToObject(server, "url", r->url);
+    cJSON_AddStringToObject(server, r->command ? "command" : "url", r->command ? r->command : r->url);
     cJSON_AddStringToObject(server, "model", r->model);
     cJSON_AddBoolToObject(server, "stream", r->stream);
     cJSON_AddNumberToObject(server, "top_logprobs", r->top_logprobs);

@@ -21,7 +21,8 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
                  const struct stamp_settings *settings);
 /* The same for the answers of a server, of which little is known; the stamp says what is not. */
 struct stamp_remote {
-    const char *url, *model;
+    const char *url, *command;  /* one of them is NULL */
+    const char *model;
     bool stream;
     int top_logprobs;
     const cJSON *extra;         /* what else was in the requests, NULL: nothing */
