@@ -2,7 +2,7 @@
 #ifndef HANDOFF_DATASETS_PARQUET_FORMAT_H
 #define HANDOFF_DATASETS_PARQUET_FORMAT_H
 
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 
 /* ---- parquet_thrift.c: what the file says about itself (parquet.thrift, Thrift compact protocol) ----------------- */
 

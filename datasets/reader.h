@@ -6,7 +6,7 @@
 #ifndef HANDOFF_DATASETS_READER_H
 #define HANDOFF_DATASETS_READER_H
 
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 #include "datasets/datasets.h"
 #include "datasets/rows.h"
 

@@ -6,7 +6,7 @@
 #ifndef HANDOFF_DATASETS_ROWS_H
 #define HANDOFF_DATASETS_ROWS_H
 
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 
 enum row_kind {
     ROWS_CSV,           /* RFC 4180, first row is the header */

@@ -1,6 +1,6 @@
 /* Any bytes as a tar, a tar.gz or a zip (the first byte says which): every member read. */
 #define _GNU_SOURCE
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

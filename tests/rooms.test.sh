@@ -4,7 +4,7 @@
 
 allowed_engine='engine/'
 allowed_probe='probe/|engine/(base|engine)\.h'
-allowed_datasets='datasets/|engine/base\.h|datasets_'
+allowed_datasets='datasets/|engine/base(_archive)?\.h|datasets_'
 allowed_eval='eval/|engine/(base|engine|quantize)\.h|probe/probe\.h|datasets/datasets\.h|reports/report\.h'
 allowed_reports='reports/|eval/results\.h|engine/base\.h'
 

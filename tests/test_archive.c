@@ -1,6 +1,6 @@
 /* Archives: random access into tar.gz across restart points and stream borders, names, tar's extensions. */
 #define _GNU_SOURCE
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 #include "tests/test.h"
 
 #include <stdlib.h>

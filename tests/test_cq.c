@@ -557,10 +557,10 @@ static void tar_archives(void)
         snprintf(path, sizeof path, "%s/b.tar", folder);
         tar.data[148] ^= 1;                 /* a checksum */
         write_part("b.tar", tar.data, tar.len);
-        expect_bundle(path, "damaged at offset 0");
+        expect_bundle(path, "checksum at byte 0");
         tar.data[148] ^= 1;
         write_part("b.tar", tar.data, tar.len / 2);
-        expect_bundle(path, "damaged at offset");
+        expect_bundle(path, "larger than the file");
         text_free(&tar);
     }
     clear_folder();
@@ -582,16 +582,15 @@ static void damaged_archives(void)
     write_part("b.zip", zip.data, zip.len);
     expect_bundle(path, "b.zip");
     char *zeros = mem_alloc((size_t)32 << 20, 1);
-    text_put(&bomb, zeros, (size_t)32 << 20);
-    memcpy(bomb.data + 257, "ustar", 5);
+    put_tar_member(&bomb, "layer_0_attn_q.weights", '0', zeros, (size_t)32 << 20);
     snprintf(path, sizeof path, "%s/b.tgz", folder);
     write_gzip("b.tgz", &bomb);
-    expect_bundle(path, "at most 200 times");
+    expect_bundle(path, "200:1");
     snprintf(path, sizeof path, "%s/bomb.zip", folder);
     zip_t *z = zip_open(path, ZIP_CREATE, NULL);
     CHECK(z && zip_file_add(z, "layer_0_attn_q.weights", zip_source_buffer(z, zeros, (size_t)32 << 20, 0), 0) >= 0 &&
           zip_close(z) == 0);
-    expect_bundle(path, "at most 200 times");
+    expect_bundle(path, "200:1");
     free(zeros);
     text_free(&zip);
     text_free(&bomb);

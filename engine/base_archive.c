@@ -1,11 +1,11 @@
-/* archive.c - the list of members of a folder, file, tar, tar.gz or zip.
+/* base_archive.c - the list of members of a folder, file, tar, tar.gz or zip.
  *
  * tar: ustar with GNU long names and pax "path" and "size" (POSIX.1-2017, pax). An uncompressed tar is mapped and its
  * members are borrowed; a tar.gz is read once from end to end to list and check it. zip goes through libzip, whose
  * consistency check refuses archives whose two directories disagree.
  */
 #define _GNU_SOURCE
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
-/* gzip.c - random access into a gzip stream.
+/* base_gzip.c - random access into a gzip stream.
  *
  * The first pass runs through zlib's gzip mode, which checks the CRC at the end. On the way it remembers, every
  * `span` bytes, a restart point at a deflate block border: the input position to the bit and the 32 KiB window before
  * it. A later read starts at the nearest point in raw mode. Streams of several gzip members are one stream.
  */
-#include "datasets/archive.h"
+#include "engine/base_archive.h"
 
 #include <stdlib.h>
 #include <string.h>

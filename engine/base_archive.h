@@ -1,4 +1,5 @@
-/* archive.h - a folder, a single file, a tar, a tar.gz or a zip, all seen as one list of members by name.
+/* base_archive.h - a folder, a single file, a tar, a tar.gz or a zip, all seen as one list of members by name. Like
+ * base.h it is open to all rooms: data sets and bundles of weights come as archives.
  *
  *     struct archive *a;
  *     if (archive_open(&a, "data.tar", &e)) ...
@@ -9,8 +10,8 @@
  * Nothing is written to disk. A name that leaves its folder, a link, a device, a damaged structure or an expansion
  * beyond 200:1 refuses the archive as a whole. Messages end in a class such as "(E_PATH)"; see datasets/README.md.
  */
-#ifndef HANDOFF_DATASETS_ARCHIVE_H
-#define HANDOFF_DATASETS_ARCHIVE_H
+#ifndef HANDOFF_BASE_ARCHIVE_H
+#define HANDOFF_BASE_ARCHIVE_H
 
 #include "engine/base.h"
 
