@@ -118,7 +118,8 @@ static int step(struct parity_pass *s, int k, const struct passage *p, int from,
     const struct subject *subject = &s->subjects[k];
     struct side *side = &s->side[k];
     const size_t hidden = (size_t)s->hidden;
-    const struct step_input in = {.seq = side->seq, .ids = p->ids + from, .n = n, .n_needed = n_needed,
+    const int skip = from == 0 ? seq_length(side->seq) : 0;
+    const struct step_input in = {.seq = side->seq, .ids = p->ids + from + skip, .n = n - skip, .n_needed = n_needed,
                                   .soft = p->soft && from == 0 ? p->soft[k] : NULL, .hidden = side->hidden,
                                   .logits = side->logits};
     if (engine_step(subject->m, &in, 1, e))
@@ -180,7 +181,7 @@ int parity_read(struct parity_pass *s, const struct passage *p, struct parity *o
 {
     struct reading *own = readings ? NULL : NEW(struct reading, s->n_subjects);
     for (int k = 0; k < s->n_subjects; k++) {
-        s->side[k].seq = seq_new(s->subjects[k].m);
+        s->side[k].seq = p->held && p->held[k] ? p->held[k] : seq_new(s->subjects[k].m);
         s->side[k].entropy = 0;
         if (s->subjects[k].probe)
             s->side[k].tap = NEW(float, (size_t)(p->n - p->first) * (size_t)s->hidden);

@@ -41,6 +41,8 @@ struct passage {
     int32_t after;              /* the token behind the last row, -1: none */
     bool stops;                 /* and that token ends the answer */
     const float *const *soft;   /* [n_subjects] soft tokens of the media within the context; NULL: there are none */
+    struct seq *const *held;    /* [n_subjects] sequences that hold a beginning of the context already, taken over; an
+                                   entry may be NULL; NULL: none. Not together with soft tokens */
 };
 
 /* What one checkpoint makes of a passage. */

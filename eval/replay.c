@@ -1,11 +1,17 @@
 /* replay.c - prompts made again from a run's data sets, and the run's own tokens behind them. */
 #include "eval/replay.h"
 #include "eval/job.h"
+#include "eval/prefix.h"
 #include "eval/progress.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    AHEAD = 16,                 /* answers that are looked through for what their prompts share */
+    PREFIX_MEMORY = 256 << 20   /* of keys and values kept of that, for each checkpoint */
+};
 
 struct player {
     const struct records *run;
@@ -14,6 +20,7 @@ struct player {
     int n_subjects;
     double max_audio_s;
     struct parity_pass *pass;
+    struct prefix_store **prefixes;         /* [n_subjects] */
     struct records_texts *texts;
     struct dataset *dataset;    /* of the task at hand */
     bool rewound;               /* it was opened again for the sample that is looked for */
@@ -187,58 +194,103 @@ static int read_output_ids(const struct player *p, const cJSON *record, const st
                                 list ? "" : "; runs of earlier versions do not have them");
 }
 
-static int read_answer(struct player *p, const struct job *j, bool stops, struct parity *parity,
-                       struct replayed_answer *a, struct err *e)
+/* An answer about to be read. */
+struct pending {
+    struct replayed_answer *a;
+    struct prompt *prompts;     /* [n_subjects] */
+    bool stops;                 /* its last token is the stop token */
+};
+
+static void pending_free(struct pending *w, int n_subjects)
 {
-    struct prompt *prompts = NEW(struct prompt, p->n_subjects);
-    const float **soft = NEW(const float *, p->n_subjects);
-    struct ids all = {0};
-    int failed = make_prompts(p, j, prompts, e);
-    if (!failed && prompts[0].ids.n + a->output.n > engine_info(p->subjects[0].m)->max_positions)
-        failed = err_input(e, "%s: an answer of %d tokens behind a prompt of %d is longer than the model's context",
-                           j->sample.id, a->output.n, prompts[0].ids.n);
-    for (int i = 0; i < prompts[0].ids.n && !failed; i++)
-        ids_push(&all, prompts[0].ids.id[i]);
-    for (int i = 0; i + 1 < a->output.n && !failed; i++)
-        ids_push(&all, a->output.id[i]);
-    for (int k = 0; k < p->n_subjects; k++)
-        soft[k] = prompts[k].soft;
-    const struct passage passage = {.ids = all.id, .n = all.n, .first = prompts[0].ids.n - 1, .stops = stops,
-                                    .after = a->output.id[a->output.n - 1], .soft = soft[0] ? soft : NULL};
-    a->readings = NEW(struct reading, p->n_subjects);
-    if (!failed)
-        failed = parity_read(p->pass, &passage, parity, a->readings, e);
-    for (int k = 0; k < p->n_subjects; k++) {
-        ids_free(&prompts[k].ids);
-        free(prompts[k].soft);
+    for (int k = 0; w->prompts && k < n_subjects; k++) {
+        ids_free(&w->prompts[k].ids);
+        free(w->prompts[k].soft);
     }
-    ids_free(&all);
-    free(prompts);
-    free(soft);
-    return failed;
+    free(w->prompts);
+    *w = (struct pending){0};
 }
 
-static int replay_record(struct player *p, const char *task, const cJSON *record, struct parity *parity,
-                         struct replayed_answer *a, struct err *e)
+static int prepare_job(struct player *p, const struct job *j, const cJSON *record, struct pending *w, struct err *e)
 {
-    const char *id = json_string(record, "id"), *sha = json_string(record, "prompt_sha");
-    const char *stop = json_string(record, "stop");
-    struct sample s;
-    if (read_output_ids(p, record, a->row, &a->output, e) || find_sample(p, task, id, &s, e))
-        return -1;
-    struct job *j = job_new(p->subjects[0].m, p->dataset, &s, p->max_audio_s);
-    int failed = 0;
+    const char *sha = json_string(record, "prompt_sha"), *stop = json_string(record, "stop");
     if (j->err.code) {
         *e = j->err;
-        failed = -1;
-    } else if (!sha || strcmp(sha, j->prompt_sha) != 0) {
-        failed = err_input(e, "%s: sample %s makes another prompt than in %s; the data set or the chat template "
-                           "changed", dataset_spec(p->dataset)->path, id, p->run->name);
-    } else {
-        memcpy(a->prompt_sha, j->prompt_sha, sizeof a->prompt_sha);
-        failed = read_answer(p, j, stop && strcmp(stop, "eos") == 0, parity, a, e);
+        return -1;
     }
-    job_free(j);
+    if (!sha || strcmp(sha, j->prompt_sha) != 0)
+        return err_input(e, "%s: sample %s makes another prompt than in %s; the data set or the chat template changed",
+                         dataset_spec(p->dataset)->path, j->sample.id, p->run->name);
+    memcpy(w->a->prompt_sha, j->prompt_sha, sizeof w->a->prompt_sha);
+    w->stops = stop && strcmp(stop, "eos") == 0;
+    w->prompts = NEW(struct prompt, p->n_subjects);
+    if (make_prompts(p, j, w->prompts, e))
+        return -1;
+    const int n = w->prompts[0].ids.n;
+    return n + w->a->output.n <= engine_info(p->subjects[0].m)->max_positions ? 0
+        : err_input(e, "%s: an answer of %d tokens behind a prompt of %d is longer than the model's context",
+                    j->sample.id, w->a->output.n, n);
+}
+
+static int prepare(struct player *p, const char *task, struct replayed_answer *a, struct pending *w, struct err *e)
+{
+    struct sample s;
+    *w = (struct pending){.a = a};
+    cJSON *record = records_text(p->texts, a->row, e);
+    const char *id = json_string(record, "id");
+    int failed = !record || read_output_ids(p, record, a->row, &a->output, e) || find_sample(p, task, id, &s, e);
+    if (!failed) {
+        struct job *j = job_new(p->subjects[0].m, p->dataset, &s, p->max_audio_s);
+        failed = prepare_job(p, j, record, w, e);
+        job_free(j);
+    }
+    cJSON_Delete(record);
+    return failed ? -1 : 0;
+}
+
+/* Sequences that hold what this prompt has in common with those behind it. */
+static int begin(struct player *p, const struct pending *w, int n, struct seq **held, struct err *e)
+{
+    struct prefix_prompt others[AHEAD];
+    int shared[AHEAD];
+    for (int k = 0; k < p->n_subjects; k++) {
+        const struct prefix_prompt mine = {w[0].prompts[k].ids.id, w[0].prompts[k].ids.n, NULL};
+        int m = 0;
+        for (int i = 1; i < n; i++)
+            if (!w[i].prompts[k].soft)
+                others[m++] = (struct prefix_prompt){w[i].prompts[k].ids.id, w[i].prompts[k].ids.n, NULL};
+        if (prefix_begin(p->prefixes[k], &mine, others, m, shared, &held[k], e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Reads w[0]; w[1 .. n-1] follow. */
+static int read_answer(struct player *p, const struct pending *w, int n, struct parity *parity, struct err *e)
+{
+    const struct ids *prompt = &w->prompts[0].ids, *output = &w->a->output;
+    const float **soft = NEW(const float *, p->n_subjects);
+    struct seq **held = NEW(struct seq *, p->n_subjects);
+    struct ids all = {0};
+    for (int i = 0; i < prompt->n; i++)
+        ids_push(&all, prompt->id[i]);
+    for (int i = 0; i + 1 < output->n; i++)
+        ids_push(&all, output->id[i]);
+    for (int k = 0; k < p->n_subjects; k++)
+        soft[k] = w->prompts[k].soft;
+    const struct passage passage = {.ids = all.id, .n = all.n, .first = prompt->n - 1, .stops = w->stops,
+                                    .after = output->id[output->n - 1], .soft = soft[0] ? soft : NULL, .held = held};
+    w->a->readings = NEW(struct reading, p->n_subjects);
+    int failed = soft[0] ? 0 : begin(p, w, n, held, e);
+    if (failed) {
+        for (int k = 0; k < p->n_subjects; k++)
+            seq_free(held[k]);
+    } else {
+        failed = parity_read(p->pass, &passage, parity, w->a->readings, e);
+    }
+    ids_free(&all);
+    free(soft);
+    free(held);
     return failed;
 }
 
@@ -259,8 +311,7 @@ static int64_t wanted_answers(const struct player *p, const struct record_task *
 }
 
 /* How far the run's own checkpoint is from what it once said; far off, nothing else would mean anything. */
-static int check_self(struct replayed *out, const struct player *p, const struct replayed_answer *a,
-                      const cJSON *record, struct err *e)
+static int check_self(struct replayed *out, const struct player *p, const struct replayed_answer *a, struct err *e)
 {
     enum { PER_MILLION = 1000 };        /* room for the rounding of another version's sums */
     const double now = a->readings[0].confidence, then = a->row->confidence;
@@ -268,9 +319,35 @@ static int check_self(struct replayed *out, const struct player *p, const struct
         return 0;
     out->self_difference = fmax(isnan(out->self_difference) ? 0 : out->self_difference, fabs(now - then));
     return fabs(now - then) * 1e6 <= PER_MILLION ? 0
-        : err_input(e, "%s:%lld: the run's own checkpoint gives %s the confidence %.6f again, not the recorded %.6f; "
-                    "it had other media, another probe, or was made by another version", p->run->path,
-                    (long long)records_line(p->run, a->row), json_string(record, "id"), now, then);
+        : err_input(e, "%s:%lld: the run's own checkpoint gives this answer the confidence %.6f again, not the "
+                    "recorded %.6f; it had other media, another probe, or was made by another version", p->run->path,
+                    (long long)records_line(p->run, a->row), now, then);
+}
+
+static int replay_answers(struct replayed *out, struct player *p, int task, struct replayed_task *r, int64_t n,
+                          struct err *e)
+{
+    struct pending waiting[AHEAD] = {{0}};
+    int n_waiting = 0, failed = 0;
+    int64_t n_prepared = 0;
+    while (r->n < n && !failed) {
+        for (; n_waiting < AHEAD && n_prepared < n && !failed; n_prepared++) {
+            struct replayed_answer *a = &r->answers[n_prepared];
+            a->row = records_row(p->run, task, n_prepared);
+            failed = prepare(p, r->task, a, &waiting[n_waiting++], e);
+        }
+        if (!failed)
+            failed = read_answer(p, waiting, n_waiting, r->parity, e) || check_self(out, p, waiting[0].a, e);
+        pending_free(&waiting[0], p->n_subjects);
+        memmove(waiting, waiting + 1, (size_t)--n_waiting * sizeof *waiting);
+        r->n++;
+        p->progress.done++;
+        progress_update(&p->progress, r->task);
+    }
+    while (n_waiting)
+        pending_free(&waiting[--n_waiting], p->n_subjects);
+    r->n = n_prepared;                  /* those that a failure left unread are freed as well */
+    return failed;
 }
 
 static int replay_task(struct replayed *out, struct player *p, int task, struct err *e)
@@ -281,16 +358,7 @@ static int replay_task(struct replayed *out, struct player *p, int task, struct 
     *r = (struct replayed_task){.task = t->name, .answers = NEW(struct replayed_answer, n),
                                 .parity = NEW(struct parity, p->n_subjects)};
     parity_init(p->pass, r->parity);
-    int failed = open_dataset(p, t->name, e);
-    for (int64_t i = 0; i < n && !failed; i++) {
-        struct replayed_answer *a = &r->answers[r->n++];
-        a->row = records_row(p->run, task, i);
-        cJSON *record = records_text(p->texts, a->row, e);
-        failed = record ? replay_record(p, t->name, record, r->parity, a, e) || check_self(out, p, a, record, e) : -1;
-        cJSON_Delete(record);
-        p->progress.done++;
-        progress_update(&p->progress, t->name);
-    }
+    const int failed = open_dataset(p, t->name, e) || replay_answers(out, p, task, r, n, e);
     for (int k = 0; k + 1 < p->n_subjects; k++) {
         parity_add(p->pass, &out->all[k], &r->parity[k]);
         parity_sort(&r->parity[k]);
@@ -313,6 +381,10 @@ int replay_run(struct replayed *out, const struct records *run, const struct rep
         return -1;
     p.max_audio_s = cJSON_IsNumber(audio) ? audio->valuedouble : 0;
     p.pass = parity_begin(subjects, n_subjects);
+    p.prefixes = NEW(struct prefix_store *, n_subjects);
+    for (int k = 0; k < n_subjects; k++)
+        p.prefixes[k] = prefix_open(subjects[k].m, &(struct prefix_settings){.memory_bytes = PREFIX_MEMORY,
+                                                                             .identity = ""});
     parity_init(p.pass, out->all);
     for (int t = 0; t < run->n_tasks; t++)
         n += wanted_answers(&p, &run->tasks[t]);
@@ -328,6 +400,9 @@ int replay_run(struct replayed *out, const struct records *run, const struct rep
     dataset_close(p.dataset);
     records_texts_close(p.texts);
     parity_end(p.pass);
+    for (int k = 0; k < n_subjects; k++)
+        prefix_close(p.prefixes[k]);
+    free(p.prefixes);
     return failed;
 }
 
