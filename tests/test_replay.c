@@ -78,15 +78,20 @@ static void make_runs(void)
     CHECK_MSG(shell("$H quantize " MINI " $T/q.gguf --type q4_0 --no-mmproj && "
                     "$H run --model " MINI " --suite mini --only mmlu,gsm8k --limit 20 --out $T/a && "
                     "$H run --model $T/q.gguf --suite mini --only mmlu,gsm8k --limit 20 --out $T/b && "
-                    "$H run --model " MINI " --suite mini --only docvqa,asr-clean --limit 4 --out $T/media", &out) == 0,
+                    "$H run --model " MINI " --suite mini --only docvqa,asr-clean --limit 4 --out $T/media && "
+                    "for i in 1 2 3 4 5 6; do printf '{\"id\":\"q%d\",\"type\":\"numeric\",\"answer\":%d,\"question\":\"' "
+                    "$i $i; printf 'A box holds %d red and %d blue balls. ' 1 2 3 4 5 6 7 8 9 10 11 12; "
+                    "printf 'What is 3 + %d?\"}\\n' $i; done >$T/shared.jsonl && "
+                    "$H run --model " MINI " --data jsonl=$T/shared.jsonl --out $T/shared", &out) == 0,
               "%s", out.data ? out.data : "");
     text_free(&out);
 }
 
-/* A checkpoint that reads its own answers: nothing differs, and the means are the records'. */
+/* A checkpoint that reads its own answers: nothing differs, and the means are the records'. The prompts of the last run
+ * have a long beginning in common. */
 static void own_answers(void)
 {
-    static const char *const runs[][2] = {{"a", "gsm8k"}, {"media", "docvqa"}, {"media", "asr-clean"}};
+    static const char *const runs[][2] = {{"a", "gsm8k"}, {"media", "docvqa"}, {"media", "asr-clean"}, {"shared", "jsonl"}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct text command = {0}, content = {0}, path = {0};
         struct err e = {0};
