@@ -46,7 +46,8 @@ struct estimate estimate_mean(const double *v, const struct record *const *row, 
     uint32_t *group = groups_of(row, n, &how.n_groups);
     how.group = group;
     out.mean = figure_of(sum / (double)n);
-    out.ci95 = mean_bootstrap(v, n, &how);
+    out.ci95 = how.n_groups > 1 ? mean_bootstrap(v, n, &how)
+                                : interval_undefined("samples that stand or fall together have no spread");
     free(group);
     return out;
 }
