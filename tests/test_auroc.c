@@ -322,6 +322,29 @@ static void bootstrap_cases(void)
     }
 }
 
+/* Of a mean: 1.96 standard errors either way, of rows or of groups of equal rows. */
+static void bootstrap_of_a_mean(void)
+{
+    double v[700], squares = 0;
+    uint32_t group[700];
+    struct resampling how = {.seed = 3, .n_resamples = 4000, .n_threads = 1};
+    for (size_t i = 0; i < 700; i++)
+        v[i] = (double)(i % 7);                         /* mean 3, variance 4 */
+    for (size_t i = 0; i < 700; i++)
+        squares += (v[i] - 3) * (v[i] - 3);
+    struct interval ci = mean_bootstrap(v, 700, &how);
+    CHECK_NEAR(squares, 700 * 4, 0);
+    CHECK_NEAR(ci.lo, 3 - NORMAL_975 * 2 / sqrt(700), 0.01);
+    CHECK_NEAR(ci.hi, 3 + NORMAL_975 * 2 / sqrt(700), 0.01);
+    for (size_t i = 0; i < 700; i++)
+        group[i] = (uint32_t)(i % 7 + 7 * (i / 70));    /* 70 groups of ten equal rows */
+    how.group = group;
+    how.n_groups = 70;
+    ci = mean_bootstrap(v, 700, &how);
+    CHECK_NEAR(ci.hi - ci.lo, 2 * NORMAL_975 * 2 / sqrt(70), 0.05);
+    CHECK(mean_bootstrap(v, 0, &how).why != NULL);
+}
+
 /* Copies of a row in one group carry no information: the clustered interval is that of single rows. */
 static void clustered_bootstrap(void)
 {
@@ -434,6 +457,7 @@ int main(void)
     RUN(properties);
     RUN(continuous_loss);
     RUN(bootstrap_cases);
+    RUN(bootstrap_of_a_mean);
     RUN(clustered_bootstrap);
     RUN(many_counts);
     RUN(percentiles);
