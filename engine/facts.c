@@ -300,6 +300,21 @@ static void odd_template(struct facts *f)
     text_free(&out);
 }
 
+static void odd_vocabulary(struct facts *f)
+{
+    const cJSON *text = json_get(f->d.config.json, "text_config");
+    const cJSON *size = json_get(text ? text : f->d.config.json, "vocab_size"), *t;
+    int largest = -1;
+    cJSON_ArrayForEach(t, json_get(json_get(f->d.tokenizer.json, "model"), "vocab"))
+        largest = t->valueint > largest ? t->valueint : largest;
+    cJSON_ArrayForEach(t, json_get(f->d.tokenizer.json, "added_tokens")) {
+        const cJSON *id = json_get(t, "id");
+        largest = id && id->valueint > largest ? id->valueint : largest;
+    }
+    if (cJSON_IsNumber(size) && size->valueint - 1 != largest)
+        ODD(f, "the model has %d tokens, the tokenizer's last id is %d", size->valueint, largest);
+}
+
 static void odd_probe_layer(struct facts *f)
 {
     bool any = false;
@@ -469,6 +484,7 @@ int checkpoint_facts_read(struct checkpoint_facts *out, const char *path, const 
         put_template(&f);
         odd_template(&f);
         odd_stops(&f);
+        odd_vocabulary(&f);
         odd_probe_layer(&f);
         odd_mlx(&f);
         if (f.is_gguf)

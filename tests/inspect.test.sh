@@ -25,6 +25,8 @@ copy; sed -i 's/"probe_layer"/"probe_layex"/' "$scratch/c/config.json"
 check "a probe without a layer" says '^  the file does not say which layer the handoff probe reads' "$scratch/c"
 copy; sed -i 's/gelu_pytorch_tanh/relu/' "$scratch/c/config.json"
 check "a model that cannot run" says '^  it cannot run here: .*hidden_activation' "$scratch/c"
+copy; sed -i 's/"vocab_size": *896/"vocab_size": 897/' "$scratch/c/config.json"
+check "more rows than ids" says '^  the model has 897 tokens, the tokenizer.s last id is 895' "$scratch/c"
 copy; head -c 100 "$mini/checkpoint/config.json" >"$scratch/c/config.json"
 check "damage" fails 3 "c/config.json" "$handoff" inspect "$scratch/c"
 "$handoff" quantize $mini/checkpoint "$scratch/q.gguf" --type q4_k_m --no-mmproj >/dev/null
