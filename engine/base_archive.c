@@ -394,8 +394,9 @@ static int list_tar(struct archive *a, struct err *e)
 static int zip_fault(struct archive *a, zip_error_t *z, struct err *e)
 {
     int code = zip_error_code_zip(z);
+    if (code == ZIP_ER_NOZIP || code == ZIP_ER_EOF)
+        return fault(e, "E_TRUNCATED", "%s: a whole zip archive was expected: %s", a->path, zip_error_strerror(z));
     const char *class_name = code == ZIP_ER_CRC ? "E_CHECKSUM" :
-                             code == ZIP_ER_NOZIP || code == ZIP_ER_EOF ? "E_TRUNCATED" :
                              code == ZIP_ER_ZLIB || code == ZIP_ER_COMPRESSED_DATA ? "E_DECOMPRESS" :
                              code == ZIP_ER_ENCRNOTSUPP || code == ZIP_ER_COMPNOTSUPP || code == ZIP_ER_NOPASSWD ?
                              "E_UNSUPPORTED" : "E_ARCHIVE";
