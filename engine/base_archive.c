@@ -116,6 +116,8 @@ static int add_member(struct archive *a, const char *name, size_t len, uint64_t 
         return fault(e, "E_TOO_LARGE", "%s: at most %d members with names of %d bytes are read", a->path, MEMBERS_MAX,
                      NAME_MAX_LEN);
     copy = tidy_name(&a->arena, copy, len);
+    if (!*copy)
+        return fault(e, "E_PATH", "%s: member \"%s\": the name of a file was expected", a->path, name);
     if (is_litter(copy))
         return 0;
     if (a->n == a->cap) {
