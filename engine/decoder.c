@@ -48,12 +48,13 @@ struct decoder {
     const struct config *c;
     struct compute compute;
     const struct tensor *embed, *ple_table;
-    struct tensor ple_low, ple_high;    /* rows of per_layer_model_projection, below and from last_kv_layer on */
+    const struct tensor *ple_low, *ple_high;        /* rows of per_layer_model_projection, below and from last_kv_layer
+                                                       on */
     const float *ple_norm, *norm;
     struct layer *layer;
     float **owned;                      /* the norms, to be freed */
     size_t n_owned;
-    const struct tensor **matrix;       /* all matrices that are used where they lie */
+    struct tensor *matrix;              /* all matrices */
     size_t n_matrices;
     struct batch chunk, pending;
     float *h, *t, *q, *a, *k, *v, *gate, *up, *small, *logits;      /* scratch, CHUNK_ROWS rows each */
@@ -84,9 +85,38 @@ static const struct tensor *load_matrix(struct loader *l, int layer, const char 
         return NULL;
     const struct tensor *t = weights_tensor(l->w, full_name(l, layer, name), 2, (int64_t[]){out, in}, l->e);
     l->bad = !t;
-    if (t)
-        l->d->matrix[l->d->n_matrices++] = t;
-    return t;
+    if (!t)
+        return NULL;
+    l->d->matrix[l->d->n_matrices] = *t;
+    return &l->d->matrix[l->d->n_matrices++];
+}
+
+static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t n)
+{
+    struct tensor part = *t;
+    const size_t row = t->n_bytes / (size_t)t->dim[0];
+    if (t->type == TENSOR_CODED)
+        part.skip += first * (tensor_elements(t) / t->dim[0]);
+    else
+        part.data = (const uint8_t *)t->data + (size_t)first * row;
+    part.dim[0] = n;
+    part.n_bytes = (size_t)n * row;
+    return part;
+}
+
+/* The two parts of the projection that the chunk and the pending batch use. */
+static void load_context(struct loader *l)
+{
+    const struct config *c = l->d->c;
+    const int64_t all = (int64_t)c->n_layers * c->ple_size, low = (int64_t)c->last_kv_layer * c->ple_size;
+    const struct tensor *t = load_matrix(l, -1, "per_layer_model_projection.weight", all, c->hidden_size);
+    if (!t)
+        return;
+    struct tensor *part = &l->d->matrix[l->d->n_matrices++];
+    *part = rows_of(t, low, all - low);
+    l->d->matrix[l->d->n_matrices - 2] = rows_of(t, 0, low);
+    l->d->ple_low = t;
+    l->d->ple_high = part;
 }
 
 static const float *load_vector(struct loader *l, int layer, const char *name, int64_t n)
@@ -126,19 +156,6 @@ static void load_layer(struct loader *l, int i)
     layer->after_ple = load_vector(l, i, "post_per_layer_input_norm.weight", hidden);
     const float *scalar = load_vector(l, i, "layer_scalar", 1);
     layer->scalar = scalar ? *scalar : 0;
-}
-
-static struct tensor rows_of(const struct tensor *t, int64_t first, int64_t n)
-{
-    struct tensor part = *t;
-    const size_t row = t->n_bytes / (size_t)t->dim[0];
-    if (t->type == TENSOR_CODED)
-        part.skip += first * (tensor_elements(t) / t->dim[0]);
-    else
-        part.data = (const uint8_t *)t->data + (size_t)first * row;
-    part.dim[0] = n;
-    part.n_bytes = (size_t)n * row;
-    return part;
 }
 
 static void new_batch(struct batch *b, const struct config *c, int first_layer, int n_layers)
@@ -185,6 +202,29 @@ static void new_scratch(struct decoder *d)
     d->logits = NEW(float, (size_t)LOGIT_ROWS * (size_t)c->vocab_size);
 }
 
+/* Packs what can be packed, and makes sure that all values are finite. */
+static int pack_matrices(struct decoder *d, const struct weights *w, struct err *e)
+{
+    const struct tensor **plain = NEW(const struct tensor *, d->n_matrices + 1);
+    size_t n = 0;
+    int bad = 0;
+    for (size_t i = 0; i < d->n_matrices && !bad; i++) {
+        struct tensor *t = &d->matrix[i];
+        struct packed *packed = NULL;
+        if (!packed_fits(t)) {
+            plain[n++] = t;
+            continue;
+        }
+        bad = packed_new(&packed, t, d->compute.pool, e);
+        t->packed = packed;
+        weights_forget(w, t->data, t->n_bytes);
+    }
+    if (!bad)
+        bad = tensors_check_finite(d->compute.pool, plain, n, e);
+    free(plain);
+    return bad;
+}
+
 int decoder_open(struct decoder **out, const struct config *c, const struct weights *w, const struct compute *compute,
                  struct err *e)
 {
@@ -194,11 +234,11 @@ int decoder_open(struct decoder **out, const struct config *c, const struct weig
     d->compute = *compute;
     d->layer = NEW(struct layer, c->n_layers);
     d->owned = NEW(float *, c->n_layers * 8 + 2);
-    d->matrix = NEW(const struct tensor *, c->n_layers * 9 + 2);
+    d->matrix = NEW(struct tensor, c->n_layers * 9 + 3);
     struct loader l = {.d = d, .w = w, .e = e};
     const int64_t hidden = c->hidden_size, ple = c->ple_size, all_ple = c->n_layers * ple;
     d->embed = load_matrix(&l, -1, "embed_tokens.weight", c->vocab_size, hidden);
-    const struct tensor *context = load_matrix(&l, -1, "per_layer_model_projection.weight", all_ple, hidden);
+    load_context(&l);
     d->ple_norm = load_vector(&l, -1, "per_layer_projection_norm.weight", ple);
     d->norm = load_vector(&l, -1, "norm.weight", hidden);
     for (int i = 0; i < c->n_layers && !l.bad; i++)
@@ -209,12 +249,10 @@ int decoder_open(struct decoder **out, const struct config *c, const struct weig
         l.bad = !d->ple_table ||
                 weights_expect_layers(w, full_name(&l, -1, "layers."), c->n_layers, "config.json: text_config", e);
     }
-    if (l.bad || tensors_check_finite(d->compute.pool, d->matrix, d->n_matrices, e)) {
+    if (l.bad || pack_matrices(d, w, e)) {
         decoder_close(d);
         return -1;
     }
-    d->ple_low = rows_of(context, 0, c->last_kv_layer * ple);
-    d->ple_high = rows_of(context, c->last_kv_layer * ple, all_ple - c->last_kv_layer * ple);
     new_scratch(d);
     *out = d;
     return 0;
@@ -227,6 +265,8 @@ void decoder_close(struct decoder *d)
     for (size_t i = 0; i < d->n_owned; i++)
         free(d->owned[i]);
     free(d->owned);
+    for (size_t i = 0; i < d->n_matrices; i++)
+        packed_free((struct packed *)(uintptr_t)d->matrix[i].packed);
     free(d->matrix);
     free(d->layer);
     free_batch(&d->chunk);
@@ -311,7 +351,7 @@ static void embed_layers(struct decoder *d, struct batch *b, int first)
 {
     const struct config *c = d->c;
     const size_t stride = (size_t)b->n_layers * (size_t)c->ple_size;
-    linear(&d->compute, b == &d->chunk ? &d->ple_low : &d->ple_high, b->x + (size_t)first * (size_t)c->hidden_size,
+    linear(&d->compute, b == &d->chunk ? d->ple_low : d->ple_high, b->x + (size_t)first * (size_t)c->hidden_size,
            (size_t)c->hidden_size, b->n - first, b->ple + (size_t)first * stride, stride);
     struct batch rest = *b;
     rest.n = b->n - first;
@@ -683,8 +723,8 @@ static void count_matrix(const struct tensor *t, struct row_work *w, double *wor
 void decoder_work(const struct decoder *d, struct row_work *out)
 {
     *out = (struct row_work){0};
-    count_matrix(&d->ple_low, out, &out->below);
-    count_matrix(&d->ple_high, out, &out->above);
+    count_matrix(d->ple_low, out, &out->below);
+    count_matrix(d->ple_high, out, &out->above);
     count_matrix(d->embed, out, &out->head);
     for (int l = 0; l < d->c->n_layers; l++) {
         const struct layer *w = &d->layer[l];

@@ -107,12 +107,15 @@ static void fill_info(struct engine *m)
         .n_kv_shared_layers = c->n_kv_shared_layers, .max_positions = c->max_positions,
         .has_vision = m->vision != NULL, .has_audio = m->audio != NULL,
         .bos_id = c->bos_id, .pad_id = c->pad_id, .n_eos = c->n_eos,
-        .kernel = m->compute.k->name, .n_threads = pool_size(m->compute.pool)};
+        .kernel = m->compute.k->name, .activations = m->compute.int8 ? "int8" : "float32", .n_threads = pool_size(m->compute.pool)};
     memcpy(m->info.eos_ids, c->eos_ids, sizeof c->eos_ids);
 }
 
 static int open_compute(struct engine *m, const struct engine_options *o, struct err *e)
 {
+    m->compute.int8 = o->activations && strcmp(o->activations, "int8") == 0;
+    if (o->activations && !m->compute.int8 && strcmp(o->activations, "float32") != 0)
+        return err_set(e, EXIT_USAGE, "activations \"%s\": float32 or int8 was expected", o->activations);
     m->compute.k = kernels_find(o->kernel);
     if (!m->compute.k)
         return err_set(e, EXIT_USAGE, "kernel \"%s\": this CPU has no such instruction set (try generic)", o->kernel);

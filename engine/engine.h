@@ -41,6 +41,7 @@ struct tensor {
     const struct tensor_codec *codec;       /* TENSOR_CODED: how to decode it (inside engine/ only), */
     const void *aux;                        /* what the codec wants to know besides, */
     int64_t skip;                           /* and the elements of `data` that lie in front of this tensor */
+    const struct packed *packed;            /* the same values as kernels like them, or NULL (inside engine/ only) */
     int n_dims;
     int64_t dim[TENSOR_MAX_DIMS];
     const void *data;
@@ -81,6 +82,8 @@ struct engine;
 struct engine_options {
     int n_threads;              /* 0: as many as the process may run on */
     const char *kernel;         /* NULL: the best for this CPU; else "generic", "avx2", "avx512", "neon" */
+    const char *activations;    /* NULL or "float32"; "int8": rounded to 8 bits, one scale for each 32, in front of the
+                                   decoder's matrices of whole numbers (ggml's block types, MLX's codes) */
     int image_tokens;           /* soft tokens an image may take: 70, 140, 280, 560, 1120; 0: as the checkpoint says */
     const char *media_cache;    /* folder for encoded media, made if it is not there; NULL: none */
     const char *mmproj;         /* the towers of a GGUF model; NULL: the one mmproj*.gguf beside it, if there is just
@@ -98,6 +101,7 @@ struct model_info {
     int n_eos;
     int32_t eos_ids[32];
     const char *kernel;         /* name of the kernel in use */
+    const char *activations;    /* "float32" or "int8" */
     int n_threads;
 };
 

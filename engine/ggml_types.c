@@ -1,6 +1,6 @@
 /* ggml_types.c - the block formats of ggml, one reader a type. Each multiplies in ggml's own order, so that a value is
  * the same bits there and here. */
-#include "engine/ggml_types.h"
+#include "engine/ggml_codes.h"
 #include "engine/ggml_grids.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static uint32_t get32(const uint8_t *p)
     return get16(p) | get16(p + 2) << 16;
 }
 
-static float half(const uint8_t *p)
+float ggml_half(const uint8_t *p)
 {
     uint32_t h = get16(p), exponent = h >> 10 & 31, mantissa = h & 1023;
     float v = exponent == 0 ? (float)mantissa * 0x1p-24f
@@ -29,7 +29,7 @@ static float half(const uint8_t *p)
 
 static void read_q4_0(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int i = 0; i < 16; i++) {
         y[i] = (float)((b[2 + i] & 15) - 8) * d;
         y[i + 16] = (float)((b[2 + i] >> 4) - 8) * d;
@@ -38,7 +38,7 @@ static void read_q4_0(const uint8_t *b, float *y)
 
 static void read_q4_1(const uint8_t *b, float *y)
 {
-    float d = half(b), m = half(b + 2);
+    float d = ggml_half(b), m = ggml_half(b + 2);
     for (int i = 0; i < 16; i++) {
         y[i] = (float)(b[4 + i] & 15) * d + m;
         y[i + 16] = (float)(b[4 + i] >> 4) * d + m;
@@ -54,7 +54,7 @@ static int five_bits(const uint8_t *low, uint32_t high, int i)
 
 static void read_q5_0(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     uint32_t high = get32(b + 2);
     for (int i = 0; i < 32; i++)
         y[i] = (float)(five_bits(b + 6, high, i) - 16) * d;
@@ -62,7 +62,7 @@ static void read_q5_0(const uint8_t *b, float *y)
 
 static void read_q5_1(const uint8_t *b, float *y)
 {
-    float d = half(b), m = half(b + 2);
+    float d = ggml_half(b), m = ggml_half(b + 2);
     uint32_t high = get32(b + 4);
     for (int i = 0; i < 32; i++)
         y[i] = (float)five_bits(b + 8, high, i) * d + m;
@@ -70,33 +70,33 @@ static void read_q5_1(const uint8_t *b, float *y)
 
 static void read_q8_0(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int i = 0; i < 32; i++)
         y[i] = (float)(int8_t)b[2 + i] * d;
 }
 
-static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t ggml_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 static void read_iq4_nl(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int i = 0; i < 16; i++) {
-        y[i] = d * (float)iq4_values[b[2 + i] & 15];
-        y[i + 16] = d * (float)iq4_values[b[2 + i] >> 4];
+        y[i] = d * (float)ggml_iq4_values[b[2 + i] & 15];
+        y[i + 16] = d * (float)ggml_iq4_values[b[2 + i] >> 4];
     }
 }
 
 /* ---- four-bit floats ------------------------------------------------------------------------------------------- */
 
 /* E2M1 values, doubled: the scales below are halved for it. */
-static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+const int8_t ggml_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 static void read_mxfp4(const uint8_t *b, float *y)
 {
     float d = ldexpf(1, b[0] - 128);
     for (int i = 0; i < 16; i++) {
-        y[i] = d * (float)e2m1_values[b[1 + i] & 15];
-        y[i + 16] = d * (float)e2m1_values[b[1 + i] >> 4];
+        y[i] = d * (float)ggml_e2m1_values[b[1 + i] & 15];
+        y[i + 16] = d * (float)ggml_e2m1_values[b[1 + i] >> 4];
     }
 }
 
@@ -115,8 +115,8 @@ static void read_nvfp4(const uint8_t *b, float *y)
         float d = e4m3_half(b[group]);
         const uint8_t *q = b + 4 + 8 * group;
         for (int i = 0; i < 8; i++) {
-            y[i] = d * (float)e2m1_values[q[i] & 15];
-            y[i + 8] = d * (float)e2m1_values[q[i] >> 4];
+            y[i] = d * (float)ggml_e2m1_values[q[i] & 15];
+            y[i + 8] = d * (float)ggml_e2m1_values[q[i] >> 4];
         }
     }
 }
@@ -125,14 +125,14 @@ static void read_nvfp4(const uint8_t *b, float *y)
 
 static void read_q1_0(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int i = 0; i < 128; i++)
         y[i] = b[2 + i / 8] >> (i % 8) & 1 ? d : -d;
 }
 
 static void read_q2_0(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int i = 0; i < 64; i++)
         y[i] = (float)((b[2 + i / 4] >> (2 * (i % 4)) & 3) - 1) * d;
 }
@@ -147,7 +147,7 @@ static float trit(uint8_t byte, int k, float d)
 
 static void read_tq1_0(const uint8_t *b, float *y)
 {
-    float d = half(b + 52);
+    float d = ggml_half(b + 52);
     for (int k = 0; k < 5; k++)
         for (int i = 0; i < 32; i++)
             *y++ = trit(b[i], k, d);
@@ -161,7 +161,7 @@ static void read_tq1_0(const uint8_t *b, float *y)
 
 static void read_tq2_0(const uint8_t *b, float *y)
 {
-    float d = half(b + 64);
+    float d = ggml_half(b + 64);
     for (int part = 0; part < 64; part += 32)
         for (int shift = 0; shift < 8; shift += 2)
             for (int i = 0; i < 32; i++)
@@ -173,7 +173,7 @@ static void read_tq2_0(const uint8_t *b, float *y)
 static void read_q2_k(const uint8_t *b, float *y)
 {
     const uint8_t *scales = b, *q = b + 16;
-    float d = half(b + 80), dmin = half(b + 82);
+    float d = ggml_half(b + 80), dmin = ggml_half(b + 82);
     for (int half_block = 0; half_block < 2; half_block++, q += 32)
         for (int shift = 0; shift < 8; shift += 2)
             for (int part = 0; part < 32; part += 16) {
@@ -185,7 +185,7 @@ static void read_q2_k(const uint8_t *b, float *y)
 }
 
 /* Sixteen 6-bit scales in 12 bytes: low nibbles in the first eight, two high bits each in the last four. */
-static int q3_scale(const uint8_t *s, int i)
+int ggml_q3_scale(const uint8_t *s, int i)
 {
     int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
     return (low | (s[8 + i % 4] >> (2 * (i / 4)) & 3) << 4) - 32;
@@ -194,12 +194,12 @@ static int q3_scale(const uint8_t *s, int i)
 static void read_q3_k(const uint8_t *b, float *y)
 {
     const uint8_t *high = b, *q = b + 32, *scales = b + 96;
-    float d = half(b + 108);
+    float d = ggml_half(b + 108);
     int is = 0;
     for (int bit = 0; bit < 8; bit++) {
         const uint8_t *low = q + 32 * (bit / 4);
         for (int part = 0; part < 32; part += 16) {
-            float dl = d * (float)q3_scale(scales, is++);
+            float dl = d * (float)ggml_q3_scale(scales, is++);
             for (int i = part; i < part + 16; i++) {
                 int v = (low[i] >> (2 * (bit % 4)) & 3) - (high[i] >> bit & 1 ? 0 : 4);
                 *y++ = dl * (float)v;
@@ -209,7 +209,7 @@ static void read_q3_k(const uint8_t *b, float *y)
 }
 
 /* Eight 6-bit scales and eight 6-bit minima in 12 bytes. */
-static void q4_scale_min(const uint8_t *s, int i, int *scale, int *min)
+void ggml_q4_scale_min(const uint8_t *s, int i, int *scale, int *min)
 {
     if (i < 4) {
         *scale = s[i] & 63;
@@ -222,10 +222,10 @@ static void q4_scale_min(const uint8_t *s, int i, int *scale, int *min)
 
 static void read_q4_k(const uint8_t *b, float *y)
 {
-    float d = half(b), dmin = half(b + 2);
+    float d = ggml_half(b), dmin = ggml_half(b + 2);
     for (int group = 0; group < 8; group++) {
         int scale, min;
-        q4_scale_min(b + 4, group, &scale, &min);
+        ggml_q4_scale_min(b + 4, group, &scale, &min);
         float dl = d * (float)scale, ml = dmin * (float)min;
         const uint8_t *q = b + 16 + 32 * (group / 2);
         for (int i = 0; i < 32; i++)
@@ -235,11 +235,11 @@ static void read_q4_k(const uint8_t *b, float *y)
 
 static void read_q5_k(const uint8_t *b, float *y)
 {
-    float d = half(b), dmin = half(b + 2);
+    float d = ggml_half(b), dmin = ggml_half(b + 2);
     const uint8_t *high = b + 16;
     for (int group = 0; group < 8; group++) {
         int scale, min;
-        q4_scale_min(b + 4, group, &scale, &min);
+        ggml_q4_scale_min(b + 4, group, &scale, &min);
         float dl = d * (float)scale, ml = dmin * (float)min;
         const uint8_t *q = b + 48 + 32 * (group / 2);
         for (int i = 0; i < 32; i++) {
@@ -251,7 +251,7 @@ static void read_q5_k(const uint8_t *b, float *y)
 
 static void read_q6_k(const uint8_t *b, float *y)
 {
-    float d = half(b + 208);
+    float d = ggml_half(b + 208);
     for (int part = 0; part < 2; part++, y += 128) {
         const uint8_t *low = b + 64 * part, *high = b + 128 + 32 * part;
         const uint8_t *scale = b + 192 + 8 * part;
@@ -284,7 +284,7 @@ static float *put_signed(float *y, const uint8_t *grid, int n, uint32_t signs, f
 
 static void read_iq2_xxs(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int group = 0; group < 8; group++) {
         const uint8_t *q = b + 2 + 8 * group;
         uint32_t word = get32(q + 4);
@@ -296,7 +296,7 @@ static void read_iq2_xxs(const uint8_t *b, float *y)
 
 static void read_iq2_xs(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int i = 0; i < 32; i++) {
         uint32_t q = get16(b + 2 + 2 * i), nibble = b[66 + i / 4] >> (i % 4 / 2 * 4) & 15;
         float scale = d * (0.5f + (float)nibble) * 0.25f;
@@ -306,7 +306,7 @@ static void read_iq2_xs(const uint8_t *b, float *y)
 
 static void read_iq2_s(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     const uint8_t *low = b + 2, *signs = b + 34, *high = b + 66, *scales = b + 74;
     for (int i = 0; i < 32; i++) {
         uint32_t index = low[i] | (uint32_t)(high[i / 4] >> (2 * (i % 4)) & 3) << 8;
@@ -317,7 +317,7 @@ static void read_iq2_s(const uint8_t *b, float *y)
 
 static void read_iq3_xxs(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     const uint8_t *q = b + 2, *words = b + 66;
     for (int group = 0; group < 8; group++) {
         uint32_t word = get32(words + 4 * group);
@@ -332,7 +332,7 @@ static void read_iq3_xxs(const uint8_t *b, float *y)
 
 static void read_iq3_s(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     const uint8_t *low = b + 2, *high = b + 66, *signs = b + 74, *scales = b + 106;
     for (int i = 0; i < 64; i++) {
         uint32_t index = low[i] | (uint32_t)(high[i / 8] >> (i % 8) & 1) << 8;
@@ -350,7 +350,7 @@ static float *put_ternary(float *y, uint32_t index, float scale, float delta)
 
 static void read_iq1_s(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     for (int group = 0; group < 8; group++) {
         uint32_t high = get16(b + 34 + 2 * group);
         float scale = d * (float)(2 * (high >> 12 & 7) + 1), delta = high & 0x8000 ? -0.125f : 0.125f;
@@ -367,7 +367,7 @@ static void read_iq1_m(const uint8_t *b, float *y)
     for (int i = 0; i < 4; i++)
         packed |= get16(scales + 2 * i) >> 12 << (4 * i);
     const uint8_t bytes[2] = {(uint8_t)packed, (uint8_t)(packed >> 8)};
-    float d = half(bytes);
+    float d = ggml_half(bytes);
     for (int i = 0; i < 32; i++) {
         uint32_t nibble = high[i / 2] >> (i % 2 * 4) & 15, three = get16(scales + i / 8 * 2) >> (i / 2 % 4 * 3) & 7;
         y = put_ternary(y, low[i] | (nibble & 7) << 8, d * (float)(2 * three + 1), nibble & 8 ? -0.125f : 0.125f);
@@ -376,15 +376,15 @@ static void read_iq1_m(const uint8_t *b, float *y)
 
 static void read_iq4_xs(const uint8_t *b, float *y)
 {
-    float d = half(b);
+    float d = ggml_half(b);
     uint32_t high = get16(b + 2);
     for (int group = 0; group < 8; group++, y += 32) {
         int scale = (b[4 + group / 2] >> (group % 2 * 4) & 15) | (int)(high >> (2 * group) & 3) << 4;
         float dl = d * (float)(scale - 32);
         const uint8_t *q = b + 8 + 16 * group;
         for (int i = 0; i < 16; i++) {
-            y[i] = dl * (float)iq4_values[q[i] & 15];
-            y[i + 16] = dl * (float)iq4_values[q[i] >> 4];
+            y[i] = dl * (float)ggml_iq4_values[q[i] & 15];
+            y[i + 16] = dl * (float)ggml_iq4_values[q[i] >> 4];
         }
     }
 }

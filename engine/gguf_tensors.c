@@ -1,5 +1,6 @@
 /* gguf_tensors.c - the tensors of a GGUF file under the names and in the layouts of a checkpoint folder. Weights stay
  * where they lie; only small tensors that a converter has changed are copied and changed back. */
+#include "engine/ggml_codes.h"
 #include "engine/gguf_model.h"
 
 #include <float.h>
@@ -333,7 +334,22 @@ static void read_blocks(const struct tensor *t, int64_t first, int64_t n, float 
     }
 }
 
-static const struct tensor_codec blocks = {.read = read_blocks};
+static bool block_format(const struct tensor *t, struct code_format *out)
+{
+    const struct ggml_codes *codes = ggml_codes_of(t->aux);
+    if (codes)
+        *out = codes->f;
+    return codes != NULL;
+}
+
+static void read_block_codes(const struct tensor *t, int64_t first, struct code_run *out)
+{
+    const struct ggml_type *type = t->aux;
+    ggml_codes_of(type)->read((const uint8_t *)t->data + first / type->block_elements * type->block_bytes, out);
+}
+
+static const struct tensor_codec blocks = {.read = read_blocks, .code_format = block_format,
+                                           .read_codes = read_block_codes};
 
 const struct ggml_type *gguf_stored_type(const struct tensor *t)
 {

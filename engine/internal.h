@@ -63,6 +63,10 @@ struct tensor_codec {
     int64_t (*turned_width)(const struct tensor *t);
     void (*turn)(const struct tensor *t, const float *x, float *out);
     void (*read_turned)(const struct tensor *t, int64_t row, int64_t n, float *out);
+    /* The values as whole numbers with scales (packed.h), if the tensor has them: format, and the per_scale elements
+     * from `first` on, a multiple of that. Both or none. */
+    bool (*code_format)(const struct tensor *t, struct code_format *out);
+    void (*read_codes)(const struct tensor *t, int64_t first, struct code_run *out);
 };
 /* Element i of an array of float16 at any address. */
 float half_to_f32(const void *halves, uint64_t i);
@@ -79,6 +83,8 @@ int weights_expect_layers(const struct weights *w, const char *prefix, int n_lay
 void weights_forget(const struct weights *w, const void *data, size_t n);
 /* Whether elements [first, first + n) are all finite. */
 bool tensor_finite(const struct tensor *t, int64_t first, int64_t n);
+/* The error that a tensor holds infinite values or NaN. */
+int tensor_infinite(const struct tensor *t, struct err *e);
 /* Looks through whole tensors on all threads; the error names the first that holds infinite values or NaN. */
 int tensors_check_finite(struct pool *pool, const struct tensor *const *t, size_t n, struct err *e);
 

@@ -14,6 +14,11 @@ static bool has_avx512(void)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+
+static bool has_avx512vnni(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
 #endif
 
 static bool always(void)
@@ -24,6 +29,7 @@ static bool always(void)
 /* Best first. Every CPU with AVX2 and FMA also has F16C, which compilers cannot ask for by name. */
 static const struct { const struct kernels *table; bool (*supported)(void); } tables[] = {
 #if defined(__x86_64__)
+    {&kernels_avx512vnni, has_avx512vnni},
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},
 #elif defined(__aarch64__)

@@ -11,7 +11,7 @@
 #ifndef HANDOFF_KERNELS_H
 #define HANDOFF_KERNELS_H
 
-#include "engine/engine.h"
+#include "engine/packed.h"
 
 /* ---- thread pool (pool.c) -------------------------------------------------------------------------------------- */
 
@@ -33,6 +33,11 @@ struct kernels {
      * type, rows following each other. */
     void (*gemm)(enum tensor_type type, const void *w, int N, int K, const float *x, size_t x_stride, int M,
                  float *out, size_t out_stride);
+    /* Row m of activations as products with such weights want it; rows m to m + M times a panel, out from row 0 on and
+     * from the panel's first column on (packed.h). */
+    void (*packed_prepare)(const struct code_format *f, struct packed_rows *rows, const float *x, int m);
+    void (*packed_gemm)(const struct packed *p, int panel, const struct packed_rows *rows, int m, int M, float *out,
+                        size_t out_stride);
     float (*dot)(const float *a, const float *b, int n);                        /* in the order stated above */
     void (*axpy)(float *y, const float *x, float a, int n);                     /* y += a x, fused */
     /* y[i] += sum_j p[j] * rows[j * stride + i], i < n: as `count` calls of axpy in ascending j. */
@@ -53,13 +58,17 @@ struct kernels {
 /* name NULL: the best that this CPU has; unknown or unsupported name: NULL. */
 const struct kernels *kernels_find(const char *name);
 /* Each is compiled where the compiler knows the instruction set; kernels_find asks the CPU. */
-extern const struct kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_neon;
+extern const struct kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_avx512vnni, kernels_neon;
 
 /* ---- linear layers (linear.c) ---------------------------------------------------------------------------------- */
 
 /* y[m * y_stride + n] = sum_k x[m, k] W[n, k] for M rows, spread over the pool. W is dim = {N, K}; any further
  * dimensions count as part of K. */
-struct compute { const struct kernels *k; struct pool *pool; };
+struct compute {
+    const struct kernels *k;
+    struct pool *pool;
+    bool int8;                  /* activations are rounded to 8 bits in front of packed weights */
+};
 void linear(const struct compute *c, const struct tensor *w, const float *x, size_t x_stride, int M, float *y,
             size_t y_stride);
 

@@ -361,9 +361,13 @@ static float fma_rounds(int64_t rounds)
     return v_sum(sum[0]);
 }
 
+#include "engine/packed_body.h"
+
 const struct kernels KERNELS = {
     .name = KERNELS_NAME,
     .gemm = gemm,
+    .packed_prepare = packed_prepare,
+    .packed_gemm = packed_gemm,
     .dot = dot,
     .axpy = axpy,
     .weighted_sum = weighted_sum,

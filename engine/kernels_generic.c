@@ -6,7 +6,7 @@
 
 #define KERNELS kernels_generic
 #define KERNELS_NAME "generic"
-enum { TILE_M = 1, TILE_N = 1 };
+enum { TILE_M = 1, TILE_N = 1, PACKED_M = 1 };
 
 typedef struct { float f[16]; } v16;
 
@@ -70,5 +70,43 @@ static float v_sum(v16 v)
             v.f[i] += v.f[i + half];
     return v.f[0];
 }
+
+typedef struct { int32_t i[16]; } i16;
+typedef struct { uint8_t b[64]; } w64;
+typedef struct { float level[16]; } w_table;
+
+static i16 i_set1(int32_t a)
+{
+    i16 r;
+    for (int i = 0; i < 16; i++)
+        r.i[i] = a;
+    return r;
+}
+static v16 v_from_i(i16 a) { EACH((float)a.i[i]); }
+static v16 v_load_i8(const uint8_t *p) { EACH((float)(int8_t)p[i]); }
+static v16 v_load_u8(const uint8_t *p) { EACH((float)p[i]); }
+static w64 w_load(const uint8_t *p) { w64 w; memcpy(&w, p, sizeof w); return w; }
+static w64 w_low(w64 w)
+{
+    for (int i = 0; i < 64; i++)
+        w.b[i] &= 15;
+    return w;
+}
+static w64 w_high(w64 w)
+{
+    for (int i = 0; i < 64; i++)
+        w.b[i] >>= 4;
+    return w;
+}
+static i16 i_dot4(i16 acc, w64 code, const int8_t *x, bool narrow)
+{
+    (void)narrow;
+    for (int i = 0; i < 64; i++)
+        acc.i[i / 4] += code.b[i] * x[i % 4];
+    return acc;
+}
+static w_table w_table_load(const float *levels) { w_table t; memcpy(&t, levels, sizeof t); return t; }
+static v16 w_nibble(w64 w, int j, w_table t) { EACH(t.level[w.b[4 * i + j / 2] >> j % 2 * 4 & 15]); }
+static v16 w_byte(w64 w, int j) { EACH((float)((w.b[4 * i + j] - 128) * (1 << 24))); }
 
 #include "engine/kernels_body.h"

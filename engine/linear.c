@@ -53,6 +53,10 @@ static void turn_row(void *arg, int m)
 void linear(const struct compute *c, const struct tensor *w, const float *x, size_t x_stride, int M, float *y,
             size_t y_stride)
 {
+    if (w->packed) {
+        packed_linear(w->packed, c->k, c->pool, c->int8, x, x_stride, M, y, y_stride);
+        return;
+    }
     struct turning turning = {.w = w, .x = x, .x_stride = x_stride};
     struct job j = {.k = c->k, .w = w, .x = x, .y = y, .x_stride = x_stride, .y_stride = y_stride, .M = M,
                     .N = (int)w->dim[0], .K = 1, .row_blocks = (M + ROWS - 1) / ROWS};

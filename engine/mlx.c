@@ -100,7 +100,45 @@ static void hash_parts(const struct tensor *t, struct sha256 *sha)
             sha256_update(sha, parts[i]->data, parts[i]->n_bytes);
 }
 
-static const struct tensor_codec codec = {.read = read_groups, .hash = hash_parts};
+/* ---- as whole numbers ------------------------------------------------------------------------------------------ */
+
+/* Affine codes of 8 bits are counted from 128 on: the bias takes that back. E2M1 floats are whole when doubled. */
+static bool group_format(const struct tensor *t, struct code_format *out)
+{
+    const struct module *m = t->aux;
+    const bool affine = m->f.mode == MLX_AFFINE, four = affine && m->f.bits <= 4;
+    *out = (struct code_format){.bits = four ? 4 : 8, .block = m->f.group == 16 ? 16 : 32, .per_scale = m->f.group,
+                                .center = four ? 0 : 128, .minima = affine,
+                                .scale_type = affine && m->f.bits < 8 ? m->scales.type : TENSOR_F32};
+    return m->f.mode != MLX_MXFP8;
+}
+
+static void read_group_codes(const struct tensor *t, int64_t first, struct code_run *out)
+{
+    const struct module *m = t->aux;
+    const int64_t i = first / m->f.group;
+    const uint8_t *p = (const uint8_t *)t->data + i * m->f.group * m->f.bits / 8;
+    unsigned zero = 0;
+    if (m->f.mode == MLX_AFFINE) {
+        float bias;
+        tensor_read_f32(&m->scales, i, 1, &out->d);
+        tensor_read_f32(&m->biases, i, 1, &bias);
+        zero = m->f.bits > 4 && m->f.bits < 8 ? 128 : 0;
+        out->min_d = -(m->f.bits == 8 ? bias + 128 * out->d : bias);
+    } else {
+        const unsigned u = ((const uint8_t *)m->scales.data)[i];
+        out->d = (m->f.mode == MLX_NVFP4 ? mlx_e4m3(u) * m->factor : mlx_e8m0(u)) / 2;
+    }
+    for (int k = 0; k < m->f.group; k++) {
+        const int at = k * m->f.bits, byte = at / 8;
+        const unsigned pair = p[byte] | (at % 8 + m->f.bits > 8 ? (unsigned)p[byte + 1] << 8 : 0);
+        const unsigned q = pair >> at % 8 & ((1u << m->f.bits) - 1);
+        out->code[k] = (uint8_t)(m->f.mode == MLX_AFFINE ? q + zero : (unsigned)(int)(2 * mlx_e2m1(q)) + 128);
+    }
+}
+
+static const struct tensor_codec codec = {.read = read_groups, .hash = hash_parts, .code_format = group_format,
+                                          .read_codes = read_group_codes};
 
 /* ---- bits and group size --------------------------------------------------------------------------------------- */
 

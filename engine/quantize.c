@@ -162,7 +162,7 @@ static char *model_name(const char *path)
 /* What could not run is refused here as it is by engine_open: tensors that are missing, misshapen or not finite. */
 static int check_decoder(const struct quantize_job *job, struct err *e)
 {
-    const struct compute compute = {kernels_find(NULL), job->pool};
+    const struct compute compute = {.k = kernels_find(NULL), .pool = job->pool};
     struct decoder *d;
     if (decoder_open(&d, &job->config, job->weights, &compute, e))
         return -1;

@@ -168,6 +168,12 @@ static void scan_piece(void *arg, int i)
     s->bad = !tensor_finite(s->t, s->first, s->n);
 }
 
+int tensor_infinite(const struct tensor *t, struct err *e)
+{
+    return err_input(e, "%s: tensor %s: finite weights were expected, it holds infinite values or NaN", t->file,
+                     t->name);
+}
+
 int tensors_check_finite(struct pool *pool, const struct tensor *const *t, size_t n_tensors, struct err *e)
 {
     int n = 0, bad = 0;
@@ -184,8 +190,7 @@ int tensors_check_finite(struct pool *pool, const struct tensor *const *t, size_
     pool_run(pool, n, scan_piece, scan);
     for (int i = 0; i < n && !bad; i++)
         if (scan[i].bad)
-            bad = err_input(e, "%s: tensor %s: finite weights were expected, it holds infinite values or NaN",
-                            scan[i].t->file, scan[i].t->name);
+            bad = tensor_infinite(scan[i].t, e);
     free(scan);
     return bad;
 }

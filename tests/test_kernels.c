@@ -118,7 +118,7 @@ static void linear_threads(void)
     for (int threads = 1; threads <= 3; threads++) {
         struct pool *pool = pool_new(threads);
         memset(got, 0, M * N * 4);
-        linear(&(struct compute){kernels_find(NULL), pool}, &t, x, K, M, got, N);
+        linear(&(struct compute){.k = kernels_find(NULL), .pool = pool}, &t, x, K, M, got, N);
         CHECK_MSG(same(want, got, M * N), "%d threads", threads);
         pool_free(pool);
     }

@@ -97,7 +97,7 @@ static double largest_difference(const float *a, const float *b, size_t n)
 
 static struct compute compute_of(const char *kernel, struct pool *pool)
 {
-    return (struct compute){kernels_find(kernel), pool};
+    return (struct compute){.k = kernels_find(kernel), .pool = pool};
 }
 
 static void from_resized_pixels(void)
