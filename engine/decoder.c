@@ -277,6 +277,14 @@ void decoder_close(struct decoder *d)
     free(d);
 }
 
+int decoder_packed(const struct decoder *d)
+{
+    int n = 0;
+    for (size_t i = 0; i < d->n_matrices; i++)
+        n += d->matrix[i].packed != NULL;
+    return n;
+}
+
 bool decoder_token_finite(const struct decoder *d, int32_t id)
 {
     const int64_t row = d->ple_table->dim[1];

@@ -107,7 +107,8 @@ static void fill_info(struct engine *m)
         .n_kv_shared_layers = c->n_kv_shared_layers, .max_positions = c->max_positions,
         .has_vision = m->vision != NULL, .has_audio = m->audio != NULL,
         .bos_id = c->bos_id, .pad_id = c->pad_id, .n_eos = c->n_eos,
-        .kernel = m->compute.k->name, .activations = m->compute.int8 ? "int8" : "float32", .n_threads = pool_size(m->compute.pool)};
+        .kernel = m->compute.k->name, .activations = m->compute.int8 ? "int8" : "float32",
+        .n_packed = decoder_packed(m->decoder), .n_threads = pool_size(m->compute.pool)};
     memcpy(m->info.eos_ids, c->eos_ids, sizeof c->eos_ids);
 }
 

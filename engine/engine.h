@@ -102,6 +102,7 @@ struct model_info {
     int32_t eos_ids[32];
     const char *kernel;         /* name of the kernel in use */
     const char *activations;    /* "float32" or "int8" */
+    int n_packed;               /* matrices of whole numbers, which that concerns */
     int n_threads;
 };
 

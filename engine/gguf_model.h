@@ -24,6 +24,9 @@ const char *gguf_file_name(struct arena *a, const char *name);
  * changed values are from the arena. Its name stays. */
 void gguf_projector_layout(struct arena *a, struct tensor *t, int patch);
 
+/* Tensors of ggml's block types; aux is the struct ggml_type. */
+extern const struct tensor_codec ggml_codec;
+
 /* config.json, tokenizer.json and the chat template of a decoder; the caller frees them. `w` holds its tensors; NULL:
  * no configuration is wanted. */
 struct gguf_documents {

@@ -348,12 +348,12 @@ static void read_block_codes(const struct tensor *t, int64_t first, struct code_
     ggml_codes_of(type)->read((const uint8_t *)t->data + first / type->block_elements * type->block_bytes, out);
 }
 
-static const struct tensor_codec blocks = {.read = read_blocks, .code_format = block_format,
-                                           .read_codes = read_block_codes};
+const struct tensor_codec ggml_codec = {.read = read_blocks, .code_format = block_format,
+                                        .read_codes = read_block_codes};
 
 const struct ggml_type *gguf_stored_type(const struct tensor *t)
 {
-    return t->codec == &blocks && t->skip == 0 ? t->aux : t->type == TENSOR_CODED || t->type == TENSOR_OTHER ? NULL
+    return t->codec == &ggml_codec && t->skip == 0 ? t->aux : t->type == TENSOR_CODED || t->type == TENSOR_OTHER ? NULL
            : ggml_type_named(tensor_type_name(t->type));
 }
 
@@ -403,7 +403,7 @@ void gguf_tensors(const struct gguf *g, const struct gguf *first, struct arena *
         const struct gguf_tensor *from = &g->tensors[i];
         struct tensor t = {.name = content == GGUF_OTHER ? from->name : gguf_tensor_name(a, from->name),
                            .file = g->file->path, .type_name = from->type->name, .type = type_of(from->type),
-                           .codec = from->type->read_block ? &blocks : NULL, .aux = from->type,
+                           .codec = from->type->read_block ? &ggml_codec : NULL, .aux = from->type,
                            .n_dims = from->n_dims, .data = from->data, .n_bytes = from->n_bytes};
         for (int d = 0; d < t.n_dims; d++)
             t.dim[d] = (int64_t)from->ne[t.n_dims - 1 - d];

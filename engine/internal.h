@@ -97,6 +97,8 @@ struct decoder;
 int decoder_open(struct decoder **out, const struct config *c, const struct weights *w, const struct compute *compute,
                  struct err *e);
 void decoder_close(struct decoder *d);
+/* How many matrices are packed. */
+int decoder_packed(const struct decoder *d);
 /* The inputs have been checked by engine_step. */
 void decoder_step(struct decoder *d, const struct step_input *in, int n_in);
 void decoder_work(const struct decoder *d, struct row_work *out);

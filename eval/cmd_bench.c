@@ -410,14 +410,15 @@ static int bench(struct bench *b, struct err *e)
 
 int cmd_bench(int argc, char **argv)
 {
-    const char *model = NULL, *mmproj = NULL, *kernel = NULL, *only = NULL;
+    const char *model = NULL, *mmproj = NULL, *kernel = NULL, *activations = NULL, *only = NULL;
     int64_t threads = 0, prompt = 512, rounds = 5;
     bool json = false;
     const struct option options[] = {
         {"--model", OPT_STRING, &model, "M", "checkpoint folder or .gguf file"},
         {"--mmproj", OPT_STRING, &mmproj, "F", "projector file with towers (the one beside a .gguf); none"},
         {"--threads", OPT_INT, &threads, "N", "threads (all)"},
-        {"--kernel", OPT_STRING, &kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--kernel", OPT_STRING, &kernel, "K", "generic, avx2, avx512, avx512vnni, neon (the best there is)"},
+        {"--activations", OPT_STRING, &activations, "K", "float32, or int8 in front of quantised weights"},
         {"--prompt", OPT_INT, &prompt, "N", "tokens of the prompt (512)"},
         {"--rounds", OPT_INT, &rounds, "N", "measurements of each figure (5)"},
         {"--only", OPT_STRING, &only, "G,...", "some of prompt, decode, questions, media (all)"},
@@ -433,7 +434,8 @@ int cmd_bench(int argc, char **argv)
     if (stop)
         return cli_end(stop, &e);
     struct bench b = {.prompt = (int)prompt, .rounds = (int)rounds, .json = json, .only = only};
-    const struct engine_options o = {.n_threads = (int)threads, .kernel = kernel, .mmproj = mmproj};
+    const struct engine_options o = {.n_threads = (int)threads, .kernel = kernel, .activations = activations,
+                                     .mmproj = mmproj};
     if (!model)
         err_set(&e, EXIT_USAGE, "bench: --model is missing; see \"handoff bench --help\"");
     int failed = !model || cli_range("--threads", (double)threads, 0, 1024, &e) ||

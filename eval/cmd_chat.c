@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct chat_args {
-    const char *model, *mmproj, *probe, *system, *kernel;
+    const char *model, *mmproj, *probe, *system, *kernel, *activations;
     int64_t max_tokens, threads, seed, image_tokens, probe_layer;
     double temperature, top_p, threshold;
     bool think, json;
@@ -230,7 +230,7 @@ static int chat(const struct chat_args *a, struct err *e)
 {
     struct engine *m = NULL;
     struct probe *p = NULL;
-    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
+    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel, .activations = a->activations,
                                      .image_tokens = (int)a->image_tokens, .mmproj = a->mmproj};
     int failed = engine_open(&m, a->model, &options, e) || probe_open_for(&p, m, a->probe, a->probe_layer, e);
     if (!failed && !engine_chat_template(m))
@@ -271,7 +271,8 @@ int cmd_chat(int argc, char **argv)
         {"--seed", OPT_INT, &a.seed, "N", "of the draws (0)"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes an answer"},
-        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, avx512vnni, neon (the best there is)"},
+        {"--activations", OPT_STRING, &a.activations, "K", "float32, or int8 in front of quantised weights"},
         {"--json", OPT_FLAG, &a.json, NULL, "one JSON object for each answer, as of generate"},
         {0}};
     const struct usage usage = {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct generate_args {
-    const char *model, *mmproj, *probe, *prompt, *messages, *tokens, *kernel;
+    const char *model, *mmproj, *probe, *prompt, *messages, *tokens, *kernel, *activations;
     struct strings images, audios;
     int64_t max_tokens, threads, seed, image_tokens, probe_layer;
     double temperature, top_p, threshold, max_audio;
@@ -127,7 +127,7 @@ static int generate(const struct generate_args *a, struct err *e)
     struct answer_request r = {.settings = {.max_tokens = a->max_tokens ? (int)a->max_tokens : 256, .temperature = a->temperature,
                                             .top_p = a->top_p, .seed = (uint64_t)a->seed,
                                             .ignore_eos = a->ignore_eos}};
-    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
+    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel, .activations = a->activations,
                                      .image_tokens = (int)a->image_tokens, .mmproj = a->mmproj};
     int failed = engine_open(&m, a->model, &options, e) ||
                  probe_open_for(&p, m, a->probe, a->probe_layer, e);
@@ -164,7 +164,8 @@ int cmd_generate(int argc, char **argv)
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
         {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (0: all, over 30 s in stretches)"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
-        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, avx512vnni, neon (the best there is)"},
+        {"--activations", OPT_STRING, &a.activations, "K", "float32, or int8 in front of quantised weights"},
         {"--json", OPT_FLAG, &a.json, NULL, "print JSON"},
         {0}};
     const struct usage usage = {

@@ -13,7 +13,7 @@ enum { MAX_TEXT = 64 << 20 };
 
 struct parity_args {
     struct strings models, tasks;
-    const char *mmproj, *probe, *text, *kernel, *replay;
+    const char *mmproj, *probe, *text, *kernel, *activations, *replay;
     struct replay_options replayed;
     int64_t probe_layer, context, limit, threads;
     double bound, confidence_bound;
@@ -40,11 +40,13 @@ static int open_subjects(const struct parity_args *a, const struct records *run,
     struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel, .mmproj = a->mmproj};
     if (run && replay_engine_options(run, &options, e))
         return -1;
-    for (int i = 0; i < a->models.n; i++)
+    for (int i = 0; i < a->models.n; i++) {
+        options.activations = i && a->activations ? a->activations : options.activations;
         if (engine_open(&s[i].m, a->models.at[i], &options, e) ||
             probe_open_for(&s[i].probe, s[i].m, a->probe, a->probe_layer, e) ||
             check_sizes(engine_info(s[0].m), engine_info(s[i].m), e))
             return -1;
+    }
     return 0;
 }
 
@@ -306,7 +308,8 @@ int cmd_parity(int argc, char **argv)
         {"--probe-layer", OPT_INT, &a.probe_layer, "N", "decoder layer that it reads (as the checkpoint says, or 28)"},
         {"--layers", OPT_FLAG, &a.layers, NULL, "layer by layer, also within the bounds"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
-        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, avx512vnni, neon (the best there is)"},
+        {"--activations", OPT_STRING, &a.activations, "K", "float32, or int8 for all models but the first"},
         {"--json", OPT_FLAG, &a.json, NULL, "print JSON"},
         {0}};
     const struct usage usage = {

@@ -13,7 +13,7 @@
 
 struct run_args {
     struct task_args tasks;
-    const char *model, *mmproj, *probe, *out, *kernel, *media_cache, *trace_hidden;
+    const char *model, *mmproj, *probe, *out, *kernel, *activations, *media_cache, *trace_hidden;
     int64_t threads, batch, image_tokens, probe_layer;
     double max_audio;
     bool dry_run, trace, retry_errors, no_prefix_cache, selfcheck;
@@ -38,7 +38,7 @@ static int check_args(const struct run_args *a, struct err *e)
 
 static struct engine_options options_of(const struct run_args *a)
 {
-    return (struct engine_options){.n_threads = (int)a->threads, .kernel = a->kernel,
+    return (struct engine_options){.n_threads = (int)a->threads, .kernel = a->kernel, .activations = a->activations,
                                    .image_tokens = (int)a->image_tokens, .media_cache = a->media_cache,
                                    .mmproj = a->mmproj};
 }
@@ -258,7 +258,8 @@ int cmd_run(int argc, char **argv)
         {"--out", OPT_STRING, &a.out, "DIR", "run directory; an unfinished run there goes on"},
         {"--batch", OPT_INT, &a.batch, "N", "samples in flight (measured); never changes a result"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes a result"},
-        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, avx512vnni, neon (the best there is)"},
+        {"--activations", OPT_STRING, &a.activations, "K", "float32, or int8 in front of quantised weights"},
         {"--image-tokens", OPT_INT, &a.image_tokens, "N", "soft tokens an image may take: 70 140 280 560 1120"},
         {"--max-audio", OPT_DOUBLE, &a.max_audio, "S", "use at most S seconds of a sound (0: all, over 30 s in stretches)"},
         {"--media-cache", OPT_STRING, &a.media_cache, "DIR", "keep encoded pictures and sounds for further runs"},

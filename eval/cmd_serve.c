@@ -10,7 +10,7 @@
 #include <time.h>
 
 struct serve_args {
-    const char *model, *mmproj, *probe, *host, *name, *kernel;
+    const char *model, *mmproj, *probe, *host, *name, *kernel, *activations;
     int64_t port, threads, batch, queue, context, max_tokens, max_media, image_tokens, probe_layer;
     double max_body_mb, max_audio, slow, timeout, threshold;
     bool trailer;
@@ -91,7 +91,7 @@ static int open_and_serve(const struct serve_args *a, struct err *e)
 {
     struct engine *m = NULL;
     struct probe *p = NULL;
-    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel,
+    struct engine_options options = {.n_threads = (int)a->threads, .kernel = a->kernel, .activations = a->activations,
                                      .image_tokens = (int)a->image_tokens, .mmproj = a->mmproj};
     int failed = engine_open(&m, a->model, &options, e) || probe_open_for(&p, m, a->probe, a->probe_layer, e);
     if (!failed && !engine_chat_template(m))
@@ -140,7 +140,8 @@ int cmd_serve(int argc, char **argv)
         {"--slow", OPT_DOUBLE, &a.slow, "S", "seconds that a client may take to send its request (30)"},
         {"--timeout", OPT_DOUBLE, &a.timeout, "S", "seconds that an answer may take, waiting included (600)"},
         {"--threads", OPT_INT, &a.threads, "N", "threads (all); never changes an answer"},
-        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, neon (the best there is)"},
+        {"--kernel", OPT_STRING, &a.kernel, "K", "generic, avx2, avx512, avx512vnni, neon (the best there is)"},
+        {"--activations", OPT_STRING, &a.activations, "K", "float32, or int8 in front of quantised weights"},
         {0}};
     const struct usage usage = {
         "serve", "--model M [options]",

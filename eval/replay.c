@@ -48,8 +48,10 @@ int replay_engine_options(const struct records *run, struct engine_options *o, s
 {
     const char *activations = json_string(json_get(run->stamp, "identity"), "activations");
     int64_t image_tokens;
-    if (activations && strcmp(activations, "float32") != 0)
-        return err_input(e, "%s: run.json: activations float32 were expected, not \"%s\"", run->name, activations);
+    if (activations && strcmp(activations, "float32") != 0 && strcmp(activations, "int8") != 0)
+        return err_input(e, "%s: run.json: activations float32 or int8 were expected, not \"%s\"", run->name,
+                         activations);
+    o->activations = activations;
     if (json_int(identity(run, "media"), "image_tokens", 0, 1 << 20, 0, &image_tokens, run->name, e))
         return -1;
     o->image_tokens = (int)image_tokens;

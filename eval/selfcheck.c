@@ -2,11 +2,13 @@
  * greedily; every logit and every tapped hidden value that decides an answer goes into a hash. The hash must not change
  * with the batch, the threads, the pieces of a prompt, a copied prefix, the rows asked for, or the kernel. */
 #include "eval/selfcheck.h"
+#include "eval/parity.h"
 #include "eval/prefix.h"
 #include "eval/proof.h"
 #include "eval/sampling.h"
 #include "probe/probe.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,10 +229,9 @@ static void end_walk(struct walk *w, struct sha256 *all)
     free(w->tap);
 }
 
-static int walk_all(struct check *c, char hex[65], struct err *e)
+static int walk_all(struct check *c, struct err *e)
 {
     const struct way *v = c->way;
-    struct sha256 all;
     int failed = 0;
     c->wide = NEW(double, engine_info(c->m)->vocab_size);
     for (int i = 0; i < N_PROMPTS; i++)
@@ -241,12 +242,17 @@ static int walk_all(struct check *c, char hex[65], struct err *e)
         const int n = v->together < N_PROMPTS - first ? v->together : N_PROMPTS - first;
         failed = prefill(c, first, n, e) || decode(c, first, n, e) ? -1 : 0;
     }
+    free(c->wide);
+    return failed;
+}
+
+static void end_walks(struct check *c, char hex[65])
+{
+    struct sha256 all;
     sha256_init(&all);
     for (int i = 0; i < N_PROMPTS; i++)
         end_walk(&c->walk[i], &all);
     sha256_hex(&all, hex);
-    free(c->wide);
-    return failed;
 }
 
 int selfcheck_count(void)
@@ -278,7 +284,8 @@ int selfcheck_hash(const struct selfcheck_args *a, int way, char hex[65], struct
     const struct prefix_settings store = {.memory_bytes = (size_t)256 << 20, .identity = ""};
     if (c.way->storing)
         c.store = prefix_open(c.m, &store);
-    const int failed = walk_all(&c, hex, e);
+    const int failed = walk_all(&c, e);
+    end_walks(&c, hex);
     prefix_close(c.store);
     engine_close(c.m);
     return failed;
@@ -297,4 +304,62 @@ int selfcheck_all(const struct selfcheck_args *a, char hex[65], int *way, struct
             *way = i;
     }
     return 0;
+}
+
+/* ---- rounded activations --------------------------------------------------------------------------------------- */
+
+/* Both checkpoints read what the first one has answered. */
+static int read_answers(const struct check *c, const struct subject *s, struct rounding_effect *out, struct err *e)
+{
+    struct parity_pass *pass = parity_begin(s, 2);
+    struct parity p;
+    struct reading r[2];
+    int failed = 0;
+    double sum = 0;
+    parity_init(pass, &p);
+    for (int i = 0; i < N_PROMPTS && !failed; i++) {
+        const struct walk *w = &c->walk[i];
+        const struct passage passage = {.ids = w->ids.id, .n = w->ids.n, .first = w->n_prompt - 1, .after = -1};
+        failed = parity_read(pass, &passage, &p, r, e);
+        const double change = fabs(r[1].confidence - r[0].confidence);
+        sum += change;
+        out->largest = i == 0 || change > out->largest ? change : out->largest;
+    }
+    if (!failed) {
+        out->n_answers = N_PROMPTS;
+        out->mean = sum / N_PROMPTS;
+        out->kl_mean = parity_mean_kl(&p);
+        out->same_top = (double)p.n_same_top / (double)p.n;
+    }
+    parity_free(&p);
+    parity_end(pass);
+    return failed;
+}
+
+int selfcheck_rounding(const struct selfcheck_args *a, struct rounding_effect *out, struct err *e)
+{
+    struct check c = {.way = &ways[0]};
+    struct subject s[2] = {{0}};
+    char hex[65];
+    int failed = 0;
+    *out = (struct rounding_effect){.mean = NAN, .largest = NAN};
+    for (int i = 0; i < 2 && !failed; i++) {
+        struct engine_options options = a->options;
+        options.activations = i ? "int8" : "float32";
+        failed = engine_open(&s[i].m, a->model, &options, e) ||
+                 probe_open_for(&s[i].probe, s[i].m, a->probe, a->probe_layer, e);
+        out->n_packed = failed ? 0 : engine_info(s[i].m)->n_packed;
+        if (!out->n_packed)
+            break;
+    }
+    if (!failed && out->n_packed) {
+        c.m = s[0].m;
+        failed = walk_all(&c, e) || read_answers(&c, s, out, e);
+        end_walks(&c, hex);
+    }
+    for (int i = 0; i < 2; i++) {
+        probe_close(s[i].probe);
+        engine_close(s[i].m);
+    }
+    return failed ? -1 : 0;
 }

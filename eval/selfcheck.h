@@ -19,4 +19,13 @@ int selfcheck_hash(const struct selfcheck_args *a, int way, char hex[65], struct
 /* All ways until one differs; *way is then its number, else -1. */
 int selfcheck_all(const struct selfcheck_args *a, char hex[65], int *way, struct err *e);
 
+/* What rounding the activations to 8 bits alone does to the answers of the checks: the float32 answers, read by both. */
+struct rounding_effect {
+    int n_packed;               /* matrices that it concerns; 0: it changes nothing, and nothing was computed */
+    int n_answers;
+    double mean, largest;       /* change of confidence, absolute; NAN without a probe */
+    double kl_mean, same_top;   /* nats and share, over the positions of the answers */
+};
+int selfcheck_rounding(const struct selfcheck_args *a, struct rounding_effect *out, struct err *e);
+
 #endif

@@ -113,7 +113,7 @@ cJSON *stamp_new(const struct engine *m, struct dataset *const *datasets, int n_
     add_machine(stamp, info);
     cJSON *identity = cJSON_AddObjectToObject(stamp, "identity");
     cJSON_AddItemToObject(identity, "model", model_identity(m));
-    cJSON_AddStringToObject(identity, "activations", "float32");
+    cJSON_AddStringToObject(identity, "activations", info->activations);
     cJSON *decode = cJSON_AddObjectToObject(identity, "decode");
     cJSON_AddStringToObject(decode, "sampling", "greedy");
     cJSON *probe = cJSON_AddObjectToObject(identity, "probe");
