@@ -1,9 +1,14 @@
 /* kernels.c - which table this CPU can use. */
+#define _GNU_SOURCE                     /* syscall */
 #include "engine/kernels.h"
 
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -19,6 +24,15 @@ static bool has_avx512vnni(void)
 {
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
+
+/* The system hands the matrix unit's registers out to who asks for them. */
+static bool has_amx(void)
+{
+    enum { LEAF_FEATURES = 7, TILES = 1 << 24, INT8_TILES = 1 << 25, REQUEST = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    return has_avx512vnni() && __get_cpuid_count(LEAF_FEATURES, 0, &a, &b, &c, &d) && d & TILES && d & INT8_TILES &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
 #endif
 
 static bool always(void)
@@ -29,6 +43,7 @@ static bool always(void)
 /* Best first. Every CPU with AVX2 and FMA also has F16C, which compilers cannot ask for by name. */
 static const struct { const struct kernels *table; bool (*supported)(void); } tables[] = {
 #if defined(__x86_64__)
+    {&kernels_amx, has_amx},
     {&kernels_avx512vnni, has_avx512vnni},
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},

@@ -58,7 +58,8 @@ struct kernels {
 /* name NULL: the best that this CPU has; unknown or unsupported name: NULL. */
 const struct kernels *kernels_find(const char *name);
 /* Each is compiled where the compiler knows the instruction set; kernels_find asks the CPU. */
-extern const struct kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_avx512vnni, kernels_neon;
+extern const struct kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_avx512vnni, kernels_amx,
+                            kernels_neon;
 
 /* ---- linear layers (linear.c) ---------------------------------------------------------------------------------- */
 

@@ -135,21 +135,29 @@ static void multiply(void *arg, int i)
         j->k->packed_gemm(j->p, panel, &j->rows, m, rows, j->out + panel * PANEL, j->out_stride);
 }
 
+static void *new_rows(size_t n, size_t size)
+{
+    return mem_grow(NULL, n, size);
+}
+
 void packed_linear(const struct packed *p, const struct kernels *k, struct pool *pool, bool int8, const float *x,
                    size_t x_stride, int M, float *out, size_t out_stride)
 {
-    const size_t rows = (size_t)M, K = (size_t)p->K, blocks = K / (size_t)p->f.block;
+    int lanes = 1;
+    while (lanes < M && lanes < 16)
+        lanes *= 2;
+    const size_t rows = (size_t)((M + lanes - 1) / lanes * lanes), K = (size_t)p->K, blocks = K / (size_t)p->f.block;
     struct product j = {.p = p, .k = k, .x = x, .x_stride = x_stride, .M = M, .out = out, .out_stride = out_stride,
                         .row_blocks = (M + ROWS_A_TASK - 1) / ROWS_A_TASK,
-                        .rows = {.K = p->K, .block = p->f.block, .x = x, .x_stride = x_stride}};
+                        .rows = {.K = p->K, .block = p->f.block, .lanes = lanes, .x = x, .x_stride = x_stride}};
     if ((int64_t)M * p->N * p->K < SMALL)
         pool = NULL;
     if (p->f.minima)
-        j.rows.sum = NEW(float, rows * blocks);
+        j.rows.sum = new_rows(rows * blocks, sizeof(float));
     if (int8) {
-        j.rows.q = NEW(int8_t, rows * K);
-        j.rows.scale = NEW(float, rows * K / STRETCH);
-        j.rows.start = NEW(int32_t, rows * blocks);
+        j.rows.q = new_rows(rows * K, 1);
+        j.rows.scale = new_rows(rows * K / STRETCH, sizeof(float));
+        j.rows.start = new_rows(rows * blocks, sizeof(int32_t));
     }
     if (int8 || p->f.minima)
         pool_run(rows * K < SMALL / 4 ? NULL : pool, M, prepare_row, &j);

@@ -50,16 +50,24 @@ INLINE int32_t whole_sum(const int8_t *q, int n)
     return sum;
 }
 
+/* Where row m has what belongs to part i of n of its columns. */
+INLINE size_t row_part(const struct packed_rows *rows, int m, size_t n, size_t i)
+{
+    const size_t lanes = (size_t)rows->lanes, row = (size_t)m;
+    return (row / lanes * n + i) * lanes + row % lanes;
+}
+
 static void packed_prepare(const struct code_format *f, struct packed_rows *rows, const float *x, int m)
 {
-    const size_t K = (size_t)rows->K, blocks = K / (size_t)f->block;
+    const size_t stretches = (size_t)(rows->K / STRETCH), blocks = (size_t)(rows->K / f->block);
     for (int k = 0; k < rows->K; k += STRETCH) {
-        int8_t *q = rows->q ? rows->q + (size_t)m * K + k : NULL;
+        const size_t stretch = row_part(rows, m, stretches, (size_t)(k / STRETCH));
+        int8_t *q = rows->q ? rows->q + stretch * STRETCH : NULL;
         const float scale = q ? round_stretch(x + k, q) : 0;
         if (q)
-            rows->scale[(size_t)m * (K / STRETCH) + (size_t)(k / STRETCH)] = scale;
+            rows->scale[stretch] = scale;
         for (int in = 0; in < STRETCH; in += f->block) {
-            const size_t at = (size_t)m * blocks + (size_t)((k + in) / f->block);
+            const size_t at = row_part(rows, m, blocks, (size_t)((k + in) / f->block));
             const int32_t whole = q ? whole_sum(q + in, f->block) : 0;
             if (q)
                 rows->start[at] = -f->center * whole;
@@ -110,22 +118,34 @@ struct packed_tile {
     size_t out_stride;
 };
 
+/* Row t->m + i of the outcome. */
+INLINE void put_row(const struct packed_tile *t, int i, v16 v)
+{
+    const struct packed *p = t->p;
+    const int n = p->N - (int)((size_t)(t->panel - p->data) / p->panel_bytes) * PANEL;
+    float *out = t->out + (size_t)(t->m + i) * t->out_stride;
+    if (n < PANEL)
+        store_part(out, v, n);
+    else
+        v_store(out, v);
+}
+
 /* One stretch for m rows in whole numbers: t[i * blocks + b]. */
 INLINE void whole_stretch(const struct packed_tile *t, int k, i16 *sum, const int m, const int bits, const int blocks)
 {
-    const size_t K = (size_t)t->p->K;
-    const int8_t *q = t->rows->q + (size_t)t->m * K + k;
-    const int32_t *start = t->rows->start + ((size_t)t->m * K + (size_t)k) / STRETCH * (size_t)blocks;
+    const size_t stretch = (size_t)(k / STRETCH), n = (size_t)(t->p->K / STRETCH);
+    const int8_t *q = t->rows->q + row_part(t->rows, t->m, n, stretch) * STRETCH;
     const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
     for (int i = 0; i < m; i++)
         for (int b = 0; b < blocks; b++)
-            sum[i * blocks + b] = i_set1(start[(size_t)i * (K / STRETCH) * (size_t)blocks + (size_t)b]);
+            sum[i * blocks + b] = i_set1(t->rows->start[row_part(t->rows, t->m, n * (size_t)blocks,
+                                                                 stretch * (size_t)blocks + (size_t)b) + (size_t)i]);
     for (int c = 0; c < 8; c++) {
         const w64 raw = w_load(codes + 64 * (bits == 8 ? c : c % 4));
         const w64 code = bits == 8 ? raw : c < 4 ? w_low(raw) : w_high(raw);
         const int b = c * blocks / 8;
         for (int i = 0; i < m; i++)
-            sum[i * blocks + b] = i_dot4(sum[i * blocks + b], code, q + (size_t)i * K + 4 * c, bits == 4);
+            sum[i * blocks + b] = i_dot4(sum[i * blocks + b], code, q + i * STRETCH + 4 * c, bits == 4);
     }
 }
 
@@ -154,7 +174,6 @@ INLINE void packed_rows_tile(const struct packed_tile *t, const int m, const int
                              const bool minima, const bool int8)
 {
     const struct packed *p = t->p;
-    const size_t n_blocks = (size_t)(p->K / STRETCH) * (size_t)blocks;
     const v16 back = v_set1(bits == 8 && !int8 ? PACKED_BYTE_SCALE : 1);
     float scale[SCALED * 2 * PANEL], minus_min[SCALED * 2 * PANEL];
     float levels[16];
@@ -178,27 +197,23 @@ INLINE void packed_rows_tile(const struct packed_tile *t, const int m, const int
                 v16 d = v_load(scale + (s + b) * PANEL);
                 if (bits == 8 && !int8)
                     d = v_mul(d, back);
+                const size_t stretch = (size_t)(k / STRETCH), n = (size_t)(p->K / STRETCH);
+                const float *x_scale = t->rows->scale + row_part(t->rows, t->m, n, stretch);
+                const float *x_sum = t->rows->sum + row_part(t->rows, t->m, n * (size_t)blocks,
+                                                             stretch * (size_t)blocks + (size_t)b);
                 for (int i = 0; i < m; i++) {
-                    const size_t row = (size_t)(t->m + i);
-                    const size_t at = row * n_blocks + (size_t)(k / STRETCH * blocks + b);
                     if (int8)
-                        acc[i] = v_fma(v_from_i(whole[i * blocks + b]),
-                                       v_mul(d, v_set1(t->rows->scale[row * (size_t)(p->K / STRETCH) +
-                                                                      (size_t)(k / STRETCH)])), acc[i]);
+                        acc[i] = v_fma(v_from_i(whole[i * blocks + b]), v_mul(d, v_set1(x_scale[i])), acc[i]);
                     else
                         acc[i] = v_fma(part[i * blocks + b], d, acc[i]);
                     if (minima)
-                        acc[i] = v_fma(v_load(minus_min + (s + b) * PANEL), v_set1(t->rows->sum[at]), acc[i]);
+                        acc[i] = v_fma(v_load(minus_min + (s + b) * PANEL), v_set1(x_sum[i]), acc[i]);
                 }
             }
         }
     }
-    const int n = p->N - (int)((size_t)(t->panel - p->data) / p->panel_bytes) * PANEL;
     for (int i = 0; i < m; i++)
-        if (n < PANEL)
-            store_part(t->out + (size_t)(t->m + i) * t->out_stride, acc[i], n);
-        else
-            v_store(t->out + (size_t)(t->m + i) * t->out_stride, acc[i]);
+        put_row(t, i, acc[i]);
 }
 
 INLINE void packed_rows_all(struct packed_tile t, int M, const int bits, const int blocks, const bool minima,
@@ -233,6 +248,10 @@ FORM(float_4_2, 4, 2, false, false) FORM(float_4_2_min, 4, 2, true, false)
 FORM(float_8_1, 8, 1, false, false) FORM(float_8_1_min, 8, 1, true, false)
 FORM(float_8_2, 8, 2, false, false)
 
+#ifdef PACKED_AMX
+#include "engine/packed_amx.h"
+#endif
+
 static void packed_gemm(const struct packed *p, int panel, const struct packed_rows *rows, int m, int M, float *out,
                         size_t out_stride)
 {
@@ -240,7 +259,14 @@ static void packed_gemm(const struct packed *p, int panel, const struct packed_r
         {{{float_4_1, float_4_1_min}, {float_4_2, float_4_2_min}}, {{float_8_1, float_8_1_min}, {float_8_2, NULL}}},
         {{{whole_4_1, whole_4_1_min}, {whole_4_2, whole_4_2_min}}, {{whole_8_1, whole_8_1_min}, {whole_8_2, NULL}}},
     };
-    const struct packed_tile t = {.p = p, .panel = p->data + (size_t)panel * p->panel_bytes, .rows = rows, .m = m,
+    struct packed_tile t = {.p = p, .panel = p->data + (size_t)panel * p->panel_bytes, .rows = rows, .m = m,
                                   .out = out, .out_stride = out_stride};
+#ifdef PACKED_AMX
+    const int tiled = rows->q && p->K % (AMX_AHEAD * STRETCH) == 0 ? M / AMX_ROWS * AMX_ROWS : 0;
+    if (tiled)
+        amx_panel(&t, tiled);
+    t.m += tiled;
+    M -= tiled;
+#endif
     forms[rows->q != NULL][p->f.bits == 8][p->f.block == 16][p->f.minima](t, M);
 }
