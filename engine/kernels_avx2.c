@@ -47,6 +47,11 @@ V v_fma(v16 a, v16 b, v16 c)
 }
 V v_max(v16 a, v16 b) { return (v16){_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 V v_min(v16 a, v16 b) { return (v16){_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+V v_unless_less(v16 a, v16 b, v16 v)
+{
+    return (v16){_mm256_and_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_NLT_UQ), v.lo),
+                 _mm256_and_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_NLT_UQ), v.hi)};
+}
 V v_copysign(v16 a, v16 sign) { return (v16){copysign_half(a.lo, sign.lo), copysign_half(a.hi, sign.hi)}; }
 V v_abs(v16 a) { return v_copysign(a, v_set1(0.0f)); }
 V v_exponent(v16 t) { return (v16){exponent_half(t.lo), exponent_half(t.hi)}; }

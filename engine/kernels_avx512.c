@@ -31,6 +31,7 @@ V v_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
 V v_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
 V v_max(v16 a, v16 b) { return _mm512_max_ps(a, b); }
 V v_min(v16 a, v16 b) { return _mm512_min_ps(a, b); }
+V v_unless_less(v16 a, v16 b, v16 v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), v); }
 V v_abs(v16 a) { return _mm512_abs_ps(a); }
 V v_copysign(v16 a, v16 sign)
 {

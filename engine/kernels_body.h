@@ -4,7 +4,8 @@
  *
  * To be defined before: KERNELS (the table), KERNELS_NAME, TILE_M, TILE_N (outputs kept in registers by gemm), v16,
  * v_set1, v_load, v_store, v_load_bf16, v_load_f16, v_add, v_sub, v_mul, v_div, v_fma (a b + c), v_max (a > b ? a : b),
- * v_min (a < b ? a : b), v_abs, v_copysign (magnitude, sign), v_exponent (below), v_sum (the tree of kernels.h).
+ * v_min (a < b ? a : b), v_unless_less (a < b ? 0 : v), v_abs, v_copysign (magnitude, sign), v_exponent
+ * (below), v_sum (the tree of kernels.h).
  */
 #include <math.h>
 #include <string.h>
@@ -170,21 +171,30 @@ INLINE void weighted_tile(float *y, size_t y_stride, const float *p, size_t p_st
         v_store(y + (size_t)(i / n) * y_stride + i % n * 16, sum[i]);
 }
 
+/* A few rows at a time, so that they come from the nearest cache for all but the first rows of y. */
+enum { SUMMED_TOGETHER = 16 };
+
 static void weighted_sums(float *y, size_t y_stride, const float *p, size_t p_stride, int M, const float *rows,
                           size_t stride, int count, int n)
 {
-    int m = 0;
-    for (; m + TILE_M <= M; m += TILE_M, y += TILE_M * y_stride, p += TILE_M * p_stride) {
-        int i = 0;
-        for (; i + 16 * TILE_N <= n; i += 16 * TILE_N)
-            weighted_tile(y + i, y_stride, p, p_stride, rows + i, stride, count, TILE_M, TILE_N);
-        for (; i + 16 <= n; i += 16)
-            weighted_tile(y + i, y_stride, p, p_stride, rows + i, stride, count, TILE_M, 1);
-        for (int r = 0; i < n && r < TILE_M; r++)
-            weighted_sum(y + (size_t)r * y_stride + i, p + (size_t)r * p_stride, rows + i, stride, count, n - i);
+    for (int c = 0; c < count; c += SUMMED_TOGETHER, rows += SUMMED_TOGETHER * stride) {
+        const int some = count - c < SUMMED_TOGETHER ? count - c : SUMMED_TOGETHER;
+        int m = 0;
+        for (; m + TILE_M <= M; m += TILE_M) {
+            float *out = y + (size_t)m * y_stride;
+            const float *factors = p + (size_t)m * p_stride + c;
+            int i = 0;
+            for (; i + 16 * TILE_N <= n; i += 16 * TILE_N)
+                weighted_tile(out + i, y_stride, factors, p_stride, rows + i, stride, some, TILE_M, TILE_N);
+            for (; i + 16 <= n; i += 16)
+                weighted_tile(out + i, y_stride, factors, p_stride, rows + i, stride, some, TILE_M, 1);
+            for (int r = 0; i < n && r < TILE_M; r++)
+                weighted_sum(out + (size_t)r * y_stride + i, factors + (size_t)r * p_stride, rows + i, stride, some,
+                             n - i);
+        }
+        for (; m < M; m++)
+            weighted_sum(y + (size_t)m * y_stride, p + (size_t)m * p_stride + c, rows, stride, some, n);
     }
-    for (; m < M; m++, y += y_stride, p += p_stride)
-        weighted_sum(y, p, rows, stride, count, n);
 }
 
 /* An m by n tile of outputs; all sums stay in registers over K. m, n and type are constants after inlining. */
@@ -302,6 +312,14 @@ static void silu(float *x, int n)
     FOR_EACH(x, x, n, v, sigmoid_times(v));
 }
 
+/* e^x of differences to the largest. Below e^-75 it is 0: such a share is lost in any sum of float32, but its products
+ * would soon be too small for normal numbers, which costs CPUs a hundred times as long. */
+INLINE v16 share(v16 x)
+{
+    const v16 least = v_set1(-75.0f);
+    return v_unless_less(x, least, v_exp(v_max(least, x)));
+}
+
 static void softmax(float *x, int n)
 {
     if (n == 0)
@@ -319,7 +337,7 @@ static void softmax(float *x, int n)
         top = x[i] > top ? x[i] : top;
 
     const v16 offset = v_set1(top);
-    FOR_EACH(x, x, n, v, v_exp(v_sub(v, offset)));
+    FOR_EACH(x, x, n, v, share(v_sub(v, offset)));
     v16 sum = v_set1(0);
     for (i = 0; i + 16 <= n; i += 16)
         sum = v_add(sum, v_load(x + i));

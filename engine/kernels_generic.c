@@ -59,6 +59,7 @@ static v16 v_div(v16 a, v16 b) { EACH(a.f[i] / b.f[i]); }
 static v16 v_fma(v16 a, v16 b, v16 c) { EACH(fmaf(a.f[i], b.f[i], c.f[i])); }
 static v16 v_max(v16 a, v16 b) { EACH(a.f[i] > b.f[i] ? a.f[i] : b.f[i]); }
 static v16 v_min(v16 a, v16 b) { EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]); }
+static v16 v_unless_less(v16 a, v16 b, v16 v) { EACH(a.f[i] < b.f[i] ? 0 : v.f[i]); }
 static v16 v_abs(v16 a) { EACH(fabsf(a.f[i])); }
 static v16 v_copysign(v16 a, v16 sign) { EACH(copysignf(a.f[i], sign.f[i])); }
 static v16 v_exponent(v16 t) { EACH(from_bits((to_bits(t.f[i]) - 0x4b400000u + 127u) << 23)); }

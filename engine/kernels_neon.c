@@ -51,6 +51,10 @@ V v_div(v16 a, v16 b) { FOUR(vdivq_f32(a.q[i], b.q[i])); }
 V v_fma(v16 a, v16 b, v16 c) { FOUR(vfmaq_f32(c.q[i], a.q[i], b.q[i])); }
 V v_max(v16 a, v16 b) { FOUR(vbslq_f32(vcgtq_f32(a.q[i], b.q[i]), a.q[i], b.q[i])); }
 V v_min(v16 a, v16 b) { FOUR(vbslq_f32(vcltq_f32(a.q[i], b.q[i]), a.q[i], b.q[i])); }
+V v_unless_less(v16 a, v16 b, v16 v)
+{
+    FOUR(vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v.q[i]), vcltq_f32(a.q[i], b.q[i]))));
+}
 V v_abs(v16 a) { FOUR(vabsq_f32(a.q[i])); }
 V v_copysign(v16 a, v16 sign) { FOUR(vbslq_f32(vdupq_n_u32(0x80000000u), sign.q[i], a.q[i])); }
 V v_exponent(v16 t) { FOUR(exponent_quarter(t.q[i])); }
