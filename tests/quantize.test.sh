@@ -14,6 +14,17 @@ check "what exists stays" fails 2 "exists already" quantize "$scratch/q" --type 
 check "but with --force" quantize "$scratch/q" --type Q4_K_M --force --no-mmproj
 check "a table" bash -c '"$1" quantize "$2/checkpoint" "$3" --type q8_0 --no-mmproj |
     grep -Eq "^quant size +3\.5[0-9] MB, +8\.[0-9]+ bits per weight"' _ "$handoff" $mini "$scratch/t.gguf"
+int8() { "$handoff" run --model "$scratch/q/checkpoint-Q4_K_M.gguf" --suite mini --limit 1 --out "$scratch/r8" "$@"; }
+check "a run with activations of 8 bits" bash -c '"$@" | grep -q "12 records"' _ "$handoff" run \
+    --model "$scratch/q/checkpoint-Q4_K_M.gguf" --suite mini --limit 1 --out "$scratch/r8" --activations int8
+check "its stamp says so" grep -Eq '"activations":[[:space:]]*"int8"' "$scratch/r8/run.json"
+check "another choice is another run" fails 2 "activations" int8
+check "unknown activations" fails 2 "float32 or int8" int8 --activations int4
+check "other answers than in float32" bash -c '! diff -q <(grep -o "\"confidence\":[0-9.]*" "$1/r/records.jsonl") \
+    <(grep -o "\"confidence\":[0-9.]*" "$1/r8/records.jsonl") >/dev/null' _ "$scratch"
+check "what it alone changes" bash -c '"$1" selfcheck --model "$2" | grep -A1 "^activations int8 against float32, on the same 7" |
+    grep -Eq "^confidence changes by 0\.[0-9]+ \(0\.[0-9]+ at most\), KL divergence [0-9.e-]+ nats"' _ "$handoff" "$scratch/t.gguf"
+check "against itself in float32" bash -c '"$1" parity "$2" "$2" --activations int8 | grep -q "BEYOND THE BOUNDS"' _ "$handoff" "$scratch/t.gguf"
 check "as JSON" bash -c '"$1" quantize "$2/checkpoint" "$3" --type iq4_xs --no-mmproj --json |
     grep -Eq "^\{\"type\":\"IQ4_XS\",\"fallbacks\":[0-9]+,\"files\":\[\"[^\"]*j.gguf\"\],\"tensors\":\[\{\"name\":"' _ "$handoff" $mini "$scratch/j.gguf"
 check "without a probe" bash -c '"$1" quantize "$2/checkpoint" "$3" --type q4_0 --no-mmproj --no-probe >/dev/null &&
