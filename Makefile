@@ -43,7 +43,7 @@ $(BUILD)/engine/kernels_amx.o:        ISA = -mavx512f -mavx512bw -mavx512vl -mav
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3
 $(BUILD)/engine/quantize_blocks.o $(BUILD)/engine/quantize_search.o: OPT += -O3 -fno-math-errno
-$(BUILD)/engine/peaks.o: OPT += -O3
+$(BUILD)/engine/peaks.o $(BUILD)/engine/packed.o $(BUILD)/engine/ggml_codes.o: OPT += -O3
 $(BUILD)/eval/stamp.o: CFLAGS += -DHANDOFF_COMMIT='"$(shell git describe --always --dirty 2>/dev/null || echo unknown)"'
 
 # The suite files live inside the program too, so that `--suite mini` works wherever it is installed.

@@ -8,12 +8,14 @@
  * Each value of a row depends on that row and on the keys and values of its own sequence, in an order fixed by their
  * positions: chunks, batches and threads cannot change a bit. Formulae: the Gemma 4 modelling code of transformers.
  */
+#define _DEFAULT_SOURCE                 /* madvise */
 #include "engine/internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
     LOGIT_ROWS = 32,                    /* rows that pass the output matrix together */
@@ -56,6 +58,8 @@ struct decoder {
     size_t n_owned;
     struct tensor *matrix;              /* all matrices */
     size_t n_matrices;
+    uint8_t *packed_data;               /* of all packed matrices, NULL: there is none */
+    size_t packed_bytes;
     struct batch chunk, pending;
     float *h, *t, *q, *a, *k, *v, *gate, *up, *small, *logits;      /* scratch, CHUNK_ROWS rows each */
 };
@@ -202,21 +206,41 @@ static void new_scratch(struct decoder *d)
     d->logits = NEW(float, (size_t)LOGIT_ROWS * (size_t)c->vocab_size);
 }
 
+/* Memory for all packed matrices, in large pages if the system has them to give. */
+static int new_packed_data(struct decoder *d, struct err *e)
+{
+    for (size_t i = 0; i < d->n_matrices; i++)
+        if (d->matrix[i].packed)
+            d->packed_bytes += packed_bytes(d->matrix[i].packed);
+    if (d->packed_bytes == 0)
+        return 0;
+    d->packed_data = mmap(NULL, d->packed_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (d->packed_data == MAP_FAILED) {
+        d->packed_data = NULL;
+        return err_machine(e, "%zu bytes of memory for packed weights", d->packed_bytes);
+    }
+    madvise(d->packed_data, d->packed_bytes, MADV_HUGEPAGE);
+    return 0;
+}
+
 /* Packs what can be packed, and makes sure that all values are finite. */
 static int pack_matrices(struct decoder *d, const struct weights *w, struct err *e)
 {
     const struct tensor **plain = NEW(const struct tensor *, d->n_matrices + 1);
-    size_t n = 0;
-    int bad = 0;
+    size_t n = 0, at = 0;
+    for (size_t i = 0; i < d->n_matrices; i++)
+        if (packed_fits(&d->matrix[i]))
+            d->matrix[i].packed = packed_new(&d->matrix[i]);
+        else
+            plain[n++] = &d->matrix[i];
+    int bad = new_packed_data(d, e);
     for (size_t i = 0; i < d->n_matrices && !bad; i++) {
-        struct tensor *t = &d->matrix[i];
-        struct packed *packed = NULL;
-        if (!packed_fits(t)) {
-            plain[n++] = t;
+        const struct tensor *t = &d->matrix[i];
+        if (!t->packed)
             continue;
-        }
-        bad = packed_new(&packed, t, d->compute.pool, e);
-        t->packed = packed;
+        t->packed->data = d->packed_data + at;
+        at += packed_bytes(t->packed);
+        bad = packed_fill(t->packed, t, d->compute.pool, e);
         weights_forget(w, t->data, t->n_bytes);
     }
     if (!bad)
@@ -266,7 +290,9 @@ void decoder_close(struct decoder *d)
         free(d->owned[i]);
     free(d->owned);
     for (size_t i = 0; i < d->n_matrices; i++)
-        packed_free((struct packed *)(uintptr_t)d->matrix[i].packed);
+        free(d->matrix[i].packed);
+    if (d->packed_data)
+        munmap(d->packed_data, d->packed_bytes);
     free(d->matrix);
     free(d->layer);
     free_batch(&d->chunk);

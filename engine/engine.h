@@ -41,7 +41,7 @@ struct tensor {
     const struct tensor_codec *codec;       /* TENSOR_CODED: how to decode it (inside engine/ only), */
     const void *aux;                        /* what the codec wants to know besides, */
     int64_t skip;                           /* and the elements of `data` that lie in front of this tensor */
-    const struct packed *packed;            /* the same values as kernels like them, or NULL (inside engine/ only) */
+    struct packed *packed;                  /* the same values as kernels like them, or NULL (inside engine/ only) */
     int n_dims;
     int64_t dim[TENSOR_MAX_DIMS];
     const void *data;

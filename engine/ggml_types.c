@@ -2,6 +2,7 @@
  * the same bits there and here. */
 #include "engine/ggml_codes.h"
 #include "engine/ggml_grids.h"
+#include "engine/internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,11 +19,7 @@ static uint32_t get32(const uint8_t *p)
 
 float ggml_half(const uint8_t *p)
 {
-    uint32_t h = get16(p), exponent = h >> 10 & 31, mantissa = h & 1023;
-    float v = exponent == 0 ? (float)mantissa * 0x1p-24f
-              : exponent < 31 ? ldexpf((float)(mantissa | 1024), (int)exponent - 25)
-              : mantissa ? NAN : INFINITY;
-    return h & 0x8000 ? -v : v;
+    return half_to_f32(p, 0);
 }
 
 /* ---- 32 elements a block --------------------------------------------------------------------------------------- */

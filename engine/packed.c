@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     PANELS_A_TASK = 4,
@@ -31,21 +32,25 @@ static void lay_out(struct packed *p)
     p->panel_bytes = (p->min_at + (p->f.minima ? inner : 0) + 63) / 64 * 64;
 }
 
-static void put_code(const struct packed *p, uint8_t *panel, int row, int k, uint8_t code)
+/* 32 codes of one row. */
+static void put_stretch(const struct packed *p, uint8_t *panel, int row, int k, const uint8_t *code)
 {
-    const int in = k % STRETCH;
-    uint8_t *codes = panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)p->f.bits / 8;
-    if (p->f.bits == 8)
-        codes[in / 4 * 64 + row * 4 + in % 4] = code;
-    else
-        codes[in % 16 / 4 * 64 + row * 4 + in % 4] |= (uint8_t)(in < 16 ? code : code << 4);
+    uint8_t *out = panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)p->f.bits / 8 + (size_t)row * 4;
+    uint8_t halves[16];
+    if (p->f.bits == 8) {
+        for (int c = 0; c < 8; c++)
+            memcpy(out + c * 64, code + 4 * c, 4);
+        return;
+    }
+    for (int i = 0; i < 16; i++)
+        halves[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+    for (int c = 0; c < 4; c++)
+        memcpy(out + c * 64, halves + 4 * c, 4);
 }
 
 static void put_run(const struct packed *p, uint8_t *panel, int row, int k, const struct code_run *run)
 {
     const size_t size = scale_bytes(&p->f), at = ((size_t)(k / p->f.per_scale) * PANEL + (size_t)row) * size;
-    for (int i = 0; i < p->f.per_scale; i++)
-        put_code(p, panel, row, k + i, run->code[i]);
     f32_to_plain(p->f.scale_type, &run->d, 1, panel + p->d_at + at);
     if (p->f.minima)
         f32_to_plain(p->f.scale_type, &run->min_d, 1, panel + p->min_d_at + at);
@@ -59,20 +64,35 @@ static void put_run(const struct packed *p, uint8_t *panel, int row, int k, cons
 
 struct packing { struct packed *p; const struct tensor *t; atomic_bool infinite; };
 
-/* Rows behind the last are zeros: their products are not used. */
+/* Runs of one row, until at least a stretch has come together. */
+static int put_runs(struct packing *job, uint8_t *panel, int i, int row, int k)
+{
+    const struct packed *p = job->p;
+    struct code_run run;
+    uint8_t codes[MAX_RUN];
+    int n = 0;
+    while (n < STRETCH || n % STRETCH) {
+        job->t->codec->read_codes(job->t, job->t->skip + (int64_t)(i * PANEL + row) * p->K + k + n, &run);
+        if (!isfinite(run.d) || (p->f.minima && !isfinite(run.min_d)))
+            atomic_store(&job->infinite, true);
+        put_run(p, panel, row, k + n, &run);
+        memcpy(codes + n, run.code, (size_t)p->f.per_scale);
+        n += p->f.per_scale;
+    }
+    for (int in = 0; in < n; in += STRETCH)
+        put_stretch(p, panel, row, k + in, codes + in);
+    return n;
+}
+
+/* Rows behind the last stay zeros: their products are not used. */
 static void pack_panel(void *arg, int i)
 {
     struct packing *job = arg;
     const struct packed *p = job->p;
     uint8_t *panel = p->data + (size_t)i * p->panel_bytes;
-    struct code_run run;
     for (int row = 0; row < PANEL && i * PANEL + row < p->N; row++)
-        for (int k = 0; k < p->K; k += p->f.per_scale) {
-            job->t->codec->read_codes(job->t, job->t->skip + (int64_t)(i * PANEL + row) * p->K + k, &run);
-            put_run(p, panel, row, k, &run);
-            if (!isfinite(run.d) || (p->f.minima && !isfinite(run.min_d)))
-                atomic_store(&job->infinite, true);
-        }
+        for (int k = 0; k < p->K;)
+            k += put_runs(job, panel, i, row, k);
 }
 
 static int n_panels(const struct packed *p)
@@ -87,25 +107,26 @@ bool packed_fits(const struct tensor *t)
            t->dim[1] % STRETCH == 0 && t->dim[1] % f.per_scale == 0 && t->skip % f.per_scale == 0;
 }
 
-int packed_new(struct packed **out, const struct tensor *t, struct pool *pool, struct err *e)
+struct packed *packed_new(const struct tensor *t)
 {
     struct packed *p = NEW(struct packed, 1);
-    struct packing job = {.p = p, .t = t};
     t->codec->code_format(t, &p->f);
     p->N = (int)t->dim[0];
     p->K = (int)t->dim[1];
     lay_out(p);
-    p->data = NEW(uint8_t, (size_t)n_panels(p) * p->panel_bytes);
-    pool_run(pool, n_panels(p), pack_panel, &job);
-    *out = p;
-    return job.infinite ? tensor_infinite(t, e) : 0;
+    return p;
 }
 
-void packed_free(struct packed *p)
+size_t packed_bytes(const struct packed *p)
 {
-    if (p)
-        free(p->data);
-    free(p);
+    return (size_t)n_panels(p) * p->panel_bytes;
+}
+
+int packed_fill(struct packed *p, const struct tensor *t, struct pool *pool, struct err *e)
+{
+    struct packing job = {.p = p, .t = t};
+    pool_run(pool, n_panels(p), pack_panel, &job);
+    return job.infinite ? tensor_infinite(t, e) : 0;
 }
 
 /* ---- products -------------------------------------------------------------------------------------------------- */

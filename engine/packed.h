@@ -42,7 +42,7 @@ struct packed {
     struct code_format f;
     int N, K;
     size_t d_at, min_d_at, scale_at, min_at, panel_bytes;       /* within a panel */
-    uint8_t *data;              /* [panels][panel_bytes] */
+    uint8_t *data;              /* [panels][panel_bytes]; whoever made the packed matrix owns it */
 };
 
 /* Rows of activations as the kernels take them: float32 with sums, or whole numbers. What belongs to a stretch or a block
@@ -62,9 +62,11 @@ struct pool;
 struct kernels;
 /* Whether the tensor's values have such a form, with rows of whole stretches and runs. */
 bool packed_fits(const struct tensor *t);
-/* For a tensor that fits; an error if values are infinite or NaN (*out is to be freed all the same). */
-int packed_new(struct packed **out, const struct tensor *t, struct pool *pool, struct err *e);
-void packed_free(struct packed *p);                             /* NULL is fine */
+/* For a tensor that fits: the layout, still without data. The caller frees it. */
+struct packed *packed_new(const struct tensor *t);
+size_t packed_bytes(const struct packed *p);                    /* of data, a multiple of 64 */
+/* Fills data, which is zeros; an error if values are infinite or NaN. */
+int packed_fill(struct packed *p, const struct tensor *t, struct pool *pool, struct err *e);
 /* out[m * out_stride + n] for M rows of x, with activations rounded to 8 bits or not. */
 void packed_linear(const struct packed *p, const struct kernels *k, struct pool *pool, bool int8, const float *x,
                    size_t x_stride, int M, float *out, size_t out_stride);

@@ -130,12 +130,24 @@ INLINE void put_row(const struct packed_tile *t, int i, v16 v)
         v_store(out, v);
 }
 
+/* Asks for the codes some way ahead: CPUs follow a stream of reads by themselves, but not across pages. Behind the end
+ * of a panel lies the next one. */
+enum { PREFETCH_BYTES = 2048 };
+
+INLINE void fetch_ahead(const uint8_t *codes, int bytes)
+{
+    for (int i = 0; i < bytes; i += 64)
+        __builtin_prefetch(codes + PREFETCH_BYTES + i);
+}
+
 /* One stretch for m rows in whole numbers: t[i * blocks + b]. */
 INLINE void whole_stretch(const struct packed_tile *t, int k, i16 *sum, const int m, const int bits, const int blocks)
 {
     const size_t stretch = (size_t)(k / STRETCH), n = (size_t)(t->p->K / STRETCH);
     const int8_t *q = t->rows->q + row_part(t->rows, t->m, n, stretch) * STRETCH;
     const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
+    if (m <= 2)
+        fetch_ahead(codes, STRETCH * PANEL * bits / 8);
     for (int i = 0; i < m; i++)
         for (int b = 0; b < blocks; b++)
             sum[i * blocks + b] = i_set1(t->rows->start[row_part(t->rows, t->m, n * (size_t)blocks,
@@ -155,6 +167,8 @@ INLINE void float_stretch(const struct packed_tile *t, int k, w_table table, v16
 {
     const float *x = t->rows->x + (size_t)t->m * t->rows->x_stride + k;
     const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
+    if (m <= 2)
+        fetch_ahead(codes, STRETCH * PANEL * bits / 8);
     for (int i = 0; i < m * blocks; i++)
         sum[i] = v_set1(0);
     for (int c = 0; c < 8; c++) {

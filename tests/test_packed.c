@@ -103,12 +103,15 @@ static void all_types(void)
         struct packed *p = NULL;
         struct err e = {0};
         CHECK_MSG(packed_fits(&t), "%s", types[i]);
-        CHECK_MSG(packed_new(&p, &t, NULL, &e) == 0, "%s", e.msg);
+        p = packed_new(&t);
+        p->data = NEW(uint8_t, packed_bytes(p));
+        CHECK_MSG(packed_fill(p, &t, NULL, &e) == 0, "%s", e.msg);
         for (int int8 = 0; int8 < 2; int8++) {
             check_values(types[i], &t, p, x, int8);
             check_bits(types[i], p, x, int8);
         }
-        packed_free(p);
+        free(p->data);
+        free(p);
         free((void *)(uintptr_t)t.data);
     }
 }
@@ -117,12 +120,14 @@ static void all_types(void)
 static void what_does_not_fit(void)
 {
     struct tensor t = make_matrix(ggml_type_named("Q8_0"));
-    struct packed *p = NULL;
     struct err e = {0};
     ((uint8_t *)(uintptr_t)t.data)[34 * 5 + 1] = 0x7e;           /* the scale of a block: NaN */
-    CHECK(packed_new(&p, &t, NULL, &e) == -1);
+    struct packed *p = packed_new(&t);
+    p->data = NEW(uint8_t, packed_bytes(p));
+    CHECK(packed_fill(p, &t, NULL, &e) == -1);
     CHECK(strstr(e.msg, "finite weights were expected") != NULL);
-    packed_free(p);
+    free(p->data);
+    free(p);
     free((void *)(uintptr_t)t.data);
     t.aux = ggml_type_named("IQ2_XXS");
     CHECK(!packed_fits(&t));
