@@ -2,7 +2,8 @@
  * at a time. packed_body.h includes it where kernels_amx.c asks for it. Whole sums are exact, so the bits are those of
  * every other kernel. */
 
-enum { AMX_ROWS = 16, AMX_MOST_ROWS = 256 };
+/* Fewer rows than the least are not worth unpacking the codes. */
+enum { AMX_ROWS = 16, AMX_LEAST_ROWS = 32, AMX_MOST_ROWS = 256 };
 
 /* Tiles 0 to 3 hold sums, 4 and 5 activations, 6 and 7 codes of one block of columns. */
 static void amx_configure(int block)

@@ -146,8 +146,7 @@ INLINE void whole_stretch(const struct packed_tile *t, int k, i16 *sum, const in
     const size_t stretch = (size_t)(k / STRETCH), n = (size_t)(t->p->K / STRETCH);
     const int8_t *q = t->rows->q + row_part(t->rows, t->m, n, stretch) * STRETCH;
     const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
-    if (m <= 2)
-        fetch_ahead(codes, STRETCH * PANEL * bits / 8);
+    fetch_ahead(codes, STRETCH * PANEL * bits / 8);
     for (int i = 0; i < m; i++)
         for (int b = 0; b < blocks; b++)
             sum[i * blocks + b] = i_set1(t->rows->start[row_part(t->rows, t->m, n * (size_t)blocks,
@@ -167,8 +166,7 @@ INLINE void float_stretch(const struct packed_tile *t, int k, w_table table, v16
 {
     const float *x = t->rows->x + (size_t)t->m * t->rows->x_stride + k;
     const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
-    if (m <= 2)
-        fetch_ahead(codes, STRETCH * PANEL * bits / 8);
+    fetch_ahead(codes, STRETCH * PANEL * bits / 8);
     for (int i = 0; i < m * blocks; i++)
         sum[i] = v_set1(0);
     for (int c = 0; c < 8; c++) {
@@ -276,7 +274,8 @@ static void packed_gemm(const struct packed *p, int panel, const struct packed_r
     struct packed_tile t = {.p = p, .panel = p->data + (size_t)panel * p->panel_bytes, .rows = rows, .m = m,
                                   .out = out, .out_stride = out_stride};
 #ifdef PACKED_AMX
-    const int tiled = rows->q && p->K % (AMX_AHEAD * STRETCH) == 0 ? M / AMX_ROWS * AMX_ROWS : 0;
+    const bool worth = rows->q && M >= AMX_LEAST_ROWS && p->K % (AMX_AHEAD * STRETCH) == 0;
+    const int tiled = worth ? M / AMX_ROWS * AMX_ROWS : 0;
     if (tiled)
         amx_panel(&t, tiled);
     t.m += tiled;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { N = 37, K = 2304, M = 21 };      /* the last panel is not whole; more stretches than are scaled at a time */
+enum { N = 37, K = 2304, M = 53 };      /* the last panel is not whole; more stretches than are scaled at a time */
 
 static const char *const types[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
                                     "IQ4_NL", "IQ4_XS"};
