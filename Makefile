@@ -39,7 +39,11 @@ ifneq (,$(filter x86_64 amd64,$(shell uname -m)))
 $(BUILD)/engine/kernels_avx2.o:   ISA = -mavx2 -mfma -mf16c
 $(BUILD)/engine/kernels_avx512.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
 $(BUILD)/engine/kernels_avx512vnni.o: ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma
-$(BUILD)/engine/kernels_amx.o:        ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mamx-tile -mamx-int8
+# Older compilers do not know the matrix unit.
+AMX = $(shell $(CC) -mamx-tile -mamx-int8 -x c -E /dev/null >/dev/null 2>&1 && echo -DHANDOFF_AMX)
+$(BUILD)/engine/kernels.o:        CFLAGS += $(AMX)
+$(BUILD)/engine/kernels_amx.o:    CFLAGS += $(AMX)
+$(BUILD)/engine/kernels_amx.o:    ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma $(AMX:-DHANDOFF_AMX=-mamx-tile -mamx-int8)
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3
 $(BUILD)/engine/quantize_blocks.o $(BUILD)/engine/quantize_search.o: OPT += -O3 -fno-math-errno

@@ -25,6 +25,7 @@ static bool has_avx512vnni(void)
     return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
+#ifdef HANDOFF_AMX
 /* The system hands the matrix unit's registers out to who asks for them. */
 static bool has_amx(void)
 {
@@ -33,6 +34,7 @@ static bool has_amx(void)
     return has_avx512vnni() && __get_cpuid_count(LEAF_FEATURES, 0, &a, &b, &c, &d) && d & TILES && d & INT8_TILES &&
            syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }
+#endif
 #endif
 
 static bool always(void)
@@ -43,7 +45,9 @@ static bool always(void)
 /* Best first. Every CPU with AVX2 and FMA also has F16C, which compilers cannot ask for by name. */
 static const struct { const struct kernels *table; bool (*supported)(void); } tables[] = {
 #if defined(__x86_64__)
+#ifdef HANDOFF_AMX
     {&kernels_amx, has_amx},
+#endif
     {&kernels_avx512vnni, has_avx512vnni},
     {&kernels_avx512, has_avx512},
     {&kernels_avx2, has_avx2},

@@ -1,7 +1,7 @@
 /* kernels_amx.c - AVX-512 with dot products of bytes, and a matrix unit for many rows of them. */
 #include "engine/kernels.h"
 
-#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#ifdef HANDOFF_AMX
 #define KERNELS kernels_amx
 #define KERNELS_NAME "amx"
 #define PACKED_AMX

@@ -77,6 +77,10 @@ void put_interval(struct text *out, const char *format, struct interval i)
 void table_number(struct table *t, double v, const char *format)
 {
     struct text shown = {0}, csv = {0};
+    if (isnan(v)) {
+        table_cell(t, "-", "");
+        return;
+    }
     put_number(&shown, format, v);
     text_put_double(&csv, v);
     table_cell(t, shown.data, csv.data);

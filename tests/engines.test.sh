@@ -35,6 +35,12 @@ lacking() {
 }
 check "each kind of difference" kinds
 check "parts of the drift" drift
+# A server without a probe: no drift, and no "nan".
+reference() {
+    sed 's/"confidence":[0-9.]*,//; s/,"confidence":[0-9.]*}/}/' "$scratch/b.jsonl" >"$scratch/d.jsonl"
+    "$handoff" compare "$scratch/a.jsonl" "$scratch/d.jsonl" --engines | grep -Eq '^all +8 .* - +- +- +-$'
+}
+check "without confidence" reference
 check "--tolerance" strict
 check "samples that one lacks" lacking
 finish

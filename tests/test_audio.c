@@ -166,14 +166,14 @@ static void same_bits_in_any_company(void)
     struct media media[4];
     struct media_tokens alone[4], together[4];
     CHECK(audio_open(&a, weights, config, processor, &e) == 0);
-    struct compute plain = {kernels_find("generic"), NULL};
+    struct compute plain = {.k = kernels_find("generic")};
     for (int i = 0; i < 4; i++) {
         media[i] = read_media(&files[i], paths[i]);
         CHECK(audio_encode(a, &plain, &media[i], 1, &alone[i], &errs[i]) == 0);
     }
     for (int k = 0; k < 4; k++)
         for (int threads = 1; kernels_find(kernels[k]) && threads <= 3; threads++) {
-            struct compute c = {kernels_find(kernels[k]), pool_new(threads)};
+            struct compute c = {.k = kernels_find(kernels[k]), .pool = pool_new(threads)};
             CHECK(audio_encode(a, &c, media, 4, together, errs) == 0);
             for (int i = 0; i < 4; i++) {
                 CHECK_MSG(same_tokens(&alone[i], &together[i]), "%s, %d threads, %s", kernels[k], threads, paths[i]);
@@ -323,7 +323,7 @@ static int open_model(void)
         return -1;
     config = json_read_file(MODEL "config.json", 1 << 20, &e);
     processor = json_read_file(MODEL "processor_config.json", 1 << 20, &e);
-    compute = (struct compute){kernels_find(NULL), pool_new(2)};
+    compute = (struct compute){.k = kernels_find(NULL), .pool = pool_new(2)};
     return 0;
 }
 
