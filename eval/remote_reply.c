@@ -305,6 +305,7 @@ static void settle_confidence(struct remote_answer *a, double from_trailer)
     } else if (a->trailer == TRAILER_OK) {
         a->confidence_from = "trailer";
         a->confidence = from_trailer;
+        a->tokens = -1;                 /* a server that knows of no trailer has counted its tokens, too */
     }
     if (isnan(a->p_wrong))
         a->p_wrong = 1 - a->confidence;
