@@ -46,6 +46,7 @@ $(BUILD)/engine/kernels_amx.o:    CFLAGS += $(AMX)
 $(BUILD)/engine/kernels_amx.o:    ISA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma $(AMX:-DHANDOFF_AMX=-mamx-tile -mamx-int8)
 endif
 $(BUILD)/engine/kernels_%.o: OPT += -O3
+$(BUILD)/engine/kernels_generic.o: OPT += -O2
 $(BUILD)/engine/quantize_blocks.o $(BUILD)/engine/quantize_search.o: OPT += -O3 -fno-math-errno
 $(BUILD)/engine/peaks.o $(BUILD)/engine/packed.o $(BUILD)/engine/ggml_codes.o: OPT += -O3
 $(BUILD)/eval/stamp.o: CFLAGS += -DHANDOFF_COMMIT='"$(shell git describe --always --dirty 2>/dev/null || echo unknown)"'

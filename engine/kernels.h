@@ -33,11 +33,11 @@ struct kernels {
      * type, rows following each other. */
     void (*gemm)(enum tensor_type type, const void *w, int N, int K, const float *x, size_t x_stride, int M,
                  float *out, size_t out_stride);
-    /* Row m of activations as products with such weights want it; rows m to m + M times a panel, out from row 0 on and
-     * from the panel's first column on (packed.h). */
+    /* Row m of activations as products with such weights want it; rows m to m + M times n_panels panels, out from row 0
+     * on and from the first panel's first column on (packed.h). */
     void (*packed_prepare)(const struct code_format *f, struct packed_rows *rows, const float *x, int m);
-    void (*packed_gemm)(const struct packed *p, int panel, const struct packed_rows *rows, int m, int M, float *out,
-                        size_t out_stride);
+    void (*packed_gemm)(const struct packed *p, int panel, int n_panels, const struct packed_rows *rows, int m, int M,
+                        float *out, size_t out_stride);
     float (*dot)(const float *a, const float *b, int n);                        /* in the order stated above */
     void (*axpy)(float *y, const float *x, float a, int n);                     /* y += a x, fused */
     /* y[i] += sum_j p[j] * rows[j * stride + i], i < n: as `count` calls of axpy in ascending j. */

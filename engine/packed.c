@@ -152,8 +152,8 @@ static void multiply(void *arg, int i)
     const struct product *j = arg;
     const int first = i / j->row_blocks * PANELS_A_TASK, m = i % j->row_blocks * ROWS_A_TASK;
     const int rows = j->M - m < ROWS_A_TASK ? j->M - m : ROWS_A_TASK;
-    for (int panel = first; panel < first + PANELS_A_TASK && panel < n_panels(j->p); panel++)
-        j->k->packed_gemm(j->p, panel, &j->rows, m, rows, j->out + panel * PANEL, j->out_stride);
+    const int panels = n_panels(j->p) - first < PANELS_A_TASK ? n_panels(j->p) - first : PANELS_A_TASK;
+    j->k->packed_gemm(j->p, first, panels, &j->rows, m, rows, j->out + first * PANEL, j->out_stride);
 }
 
 static void *new_rows(size_t n, size_t size)
@@ -170,7 +170,7 @@ void packed_linear(const struct packed *p, const struct kernels *k, struct pool 
     const size_t rows = (size_t)((M + lanes - 1) / lanes * lanes), K = (size_t)p->K, blocks = K / (size_t)p->f.block;
     struct product j = {.p = p, .k = k, .x = x, .x_stride = x_stride, .M = M, .out = out, .out_stride = out_stride,
                         .row_blocks = (M + ROWS_A_TASK - 1) / ROWS_A_TASK,
-                        .rows = {.K = p->K, .block = p->f.block, .lanes = lanes, .x = x, .x_stride = x_stride}};
+                        .rows = {.K = p->K, .block = p->f.block, .lanes = lanes}};
     if ((int64_t)M * p->N * p->K < SMALL)
         pool = NULL;
     if (p->f.minima)
@@ -179,10 +179,12 @@ void packed_linear(const struct packed *p, const struct kernels *k, struct pool 
         j.rows.q = new_rows(rows * K, 1);
         j.rows.scale = new_rows(rows * K / STRETCH, sizeof(float));
         j.rows.start = new_rows(rows * blocks, sizeof(int32_t));
+    } else {
+        j.rows.x = new_rows(rows * K, sizeof(float));
     }
-    if (int8 || p->f.minima)
-        pool_run(rows * K < SMALL / 4 ? NULL : pool, M, prepare_row, &j);
+    pool_run(rows * K < SMALL / 4 ? NULL : pool, M, prepare_row, &j);
     pool_run(pool, (n_panels(p) + PANELS_A_TASK - 1) / PANELS_A_TASK * j.row_blocks, multiply, &j);
+    free(j.rows.x);
     free(j.rows.sum);
     free(j.rows.q);
     free(j.rows.scale);

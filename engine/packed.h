@@ -45,14 +45,13 @@ struct packed {
     uint8_t *data;              /* [panels][panel_bytes]; whoever made the packed matrix owns it */
 };
 
-/* Rows of activations as the kernels take them: float32 with sums, or whole numbers. What belongs to a stretch or a block
- * of columns lies side by side for `lanes` rows: [M / lanes][stretches or blocks][lanes]. */
+/* Rows of activations as the kernels take them: float32 with sums, or whole numbers. What belongs to a column, a stretch
+ * or a block of columns lies side by side for `lanes` rows: [M / lanes][columns, stretches or blocks][lanes]. */
 struct packed_rows {
     int K, block;
     int lanes;                  /* 1, 2, 4, 8 or 16 */
-    const float *x;             /* float32 activations [M][x_stride], */
-    size_t x_stride;
-    float *sum;                 /* and the sum of each block (8 bits: of q times scale); NULL: no minima */
+    float *x;                   /* float32 activations; NULL: 8 bits */
+    float *sum;                 /* the sum of each block (8 bits: of q times scale); NULL: no minima */
     int8_t *q;                  /* 8 bits, 32 of each stretch; NULL: float32 */
     float *scale;               /* of each stretch */
     int32_t *start;             /* of each block -center sum of q */

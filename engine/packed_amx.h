@@ -121,5 +121,5 @@ static void amx_panel(const struct packed_tile *t, int M)
     }
     _tile_release();
     for (int m = 0; m < M; m++)
-        put_row(t, m, v_load(acc + m * PANEL));
+        put_row(t, 0, m, v_load(acc + m * PANEL));
 }

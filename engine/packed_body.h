@@ -13,6 +13,14 @@
 
 #define PACKED_BYTE_SCALE 0x1p-24f
 
+/* Loops over the parts of a stretch must be unrolled: only then are sums known to lie in registers, and shifts known at
+ * all. clang does so by itself; it pays where there are registers enough, and with sanitizers would take gcc minutes. */
+#if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || !defined(__AVX512VNNI__)
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 /* ---- rows of activations --------------------------------------------------------------------------------------- */
 
 INLINE float row_sum(const float *x, int n)
@@ -75,6 +83,9 @@ static void packed_prepare(const struct code_format *f, struct packed_rows *rows
                 rows->sum[at] = q ? scale * (float)whole : row_sum(x + k + in, f->block);
         }
     }
+    if (rows->x)
+        for (int k = 0; k < rows->K; k++)
+            rows->x[row_part(rows, m, (size_t)rows->K, (size_t)k)] = x[k];
 }
 
 /* ---- scales ---------------------------------------------------------------------------------------------------- */
@@ -118,12 +129,12 @@ struct packed_tile {
     size_t out_stride;
 };
 
-/* Row t->m + i of the outcome. */
-INLINE void put_row(const struct packed_tile *t, int i, v16 v)
+/* Row t->m + i of the outcome, `panel` panels on. */
+INLINE void put_row(const struct packed_tile *t, int panel, int i, v16 v)
 {
     const struct packed *p = t->p;
-    const int n = p->N - (int)((size_t)(t->panel - p->data) / p->panel_bytes) * PANEL;
-    float *out = t->out + (size_t)(t->m + i) * t->out_stride;
+    const int n = p->N - ((int)((size_t)(t->panel - p->data) / p->panel_bytes) + panel) * PANEL;
+    float *out = t->out + (size_t)(t->m + i) * t->out_stride + panel * PANEL;
     if (n < PANEL)
         store_part(out, v, n);
     else
@@ -140,116 +151,149 @@ INLINE void fetch_ahead(const uint8_t *codes, int bytes)
         __builtin_prefetch(codes + PREFETCH_BYTES + i);
 }
 
-/* One stretch for m rows in whole numbers: t[i * blocks + b]. */
-INLINE void whole_stretch(const struct packed_tile *t, int k, i16 *sum, const int m, const int bits, const int blocks)
+/* The codes of a stretch, `panel` panels on. */
+INLINE const uint8_t *stretch_codes(const struct packed_tile *t, int panel, int k, const int bits)
 {
-    const size_t stretch = (size_t)(k / STRETCH), n = (size_t)(t->p->K / STRETCH);
-    const int8_t *q = t->rows->q + row_part(t->rows, t->m, n, stretch) * STRETCH;
-    const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
-    fetch_ahead(codes, STRETCH * PANEL * bits / 8);
-    for (int i = 0; i < m; i++)
-        for (int b = 0; b < blocks; b++)
-            sum[i * blocks + b] = i_set1(t->rows->start[row_part(t->rows, t->m, n * (size_t)blocks,
-                                                                 stretch * (size_t)blocks + (size_t)b) + (size_t)i]);
-    for (int c = 0; c < 8; c++) {
-        const w64 raw = w_load(codes + 64 * (bits == 8 ? c : c % 4));
-        const w64 code = bits == 8 ? raw : c < 4 ? w_low(raw) : w_high(raw);
-        const int b = c * blocks / 8;
-        for (int i = 0; i < m; i++)
-            sum[i * blocks + b] = i_dot4(sum[i * blocks + b], code, q + i * STRETCH + 4 * c, bits == 4);
+    return t->panel + (size_t)panel * t->p->panel_bytes + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
+}
+
+/* One stretch for m rows and n panels in whole numbers: sum[(panel * m + row) * blocks + block]. */
+INLINE void whole_stretch(const struct packed_tile *t, int k, i16 *sum, const int m, const int n, const int bits,
+                          const int blocks)
+{
+    const size_t stretch = (size_t)(k / STRETCH), stretches = (size_t)(t->p->K / STRETCH);
+    const int8_t *q = t->rows->q + row_part(t->rows, t->m, stretches, stretch) * STRETCH;
+    for (int b = 0; b < blocks; b++) {
+        const int32_t *start = t->rows->start + row_part(t->rows, t->m, stretches * (size_t)blocks,
+                                                         stretch * (size_t)blocks + (size_t)b);
+        for (int i = 0; i < m * n; i++)
+            sum[i * blocks + b] = i_set1(start[i % m]);
     }
+    for (int p = 0; p < n; p++)
+        fetch_ahead(stretch_codes(t, p, k, bits), STRETCH * PANEL * bits / 8);
+    UNROLLED
+    for (int c = 0; c < 8; c++)
+        UNROLLED
+        for (int p = 0; p < n; p++) {
+            const w64 raw = w_load(stretch_codes(t, p, k, bits) + 64 * (bits == 8 ? c : c % 4));
+            const w64 code = bits == 8 ? raw : c < 4 ? w_low(raw) : w_high(raw);
+            i16 *s = sum + p * m * blocks + c * blocks / 8;
+            UNROLLED
+            for (int i = 0; i < m; i++)
+                s[i * blocks] = i_dot4(s[i * blocks], code, q + i * STRETCH + 4 * c, bits == 4);
+        }
 }
 
 /* The same with float32 activations. */
-INLINE void float_stretch(const struct packed_tile *t, int k, w_table table, v16 *sum, const int m, const int bits,
-                          const int blocks)
+INLINE void float_stretch(const struct packed_tile *t, int k, w_table table, v16 *sum, const int m, const int n,
+                          const int bits, const int blocks)
 {
-    const float *x = t->rows->x + (size_t)t->m * t->rows->x_stride + k;
-    const uint8_t *codes = t->panel + (size_t)(k / STRETCH) * STRETCH * PANEL * (size_t)bits / 8;
-    fetch_ahead(codes, STRETCH * PANEL * bits / 8);
-    for (int i = 0; i < m * blocks; i++)
+    const size_t lanes = (size_t)t->rows->lanes;
+    const float *x = t->rows->x + row_part(t->rows, t->m, (size_t)t->p->K, (size_t)k);
+    for (int i = 0; i < m * n * blocks; i++)
         sum[i] = v_set1(0);
-    for (int c = 0; c < 8; c++) {
-        const w64 raw = w_load(codes + 64 * (bits == 8 ? c : c % 4));
-        const int b = c * blocks / 8;
-        for (int j = 0; j < 4; j++) {
-            const v16 w = bits == 8 ? w_byte(raw, j) : w_nibble(raw, 2 * j + c / 4, table);
-            for (int i = 0; i < m; i++)
-                sum[i * blocks + b] = v_fma(v_set1(x[(size_t)i * t->rows->x_stride + (size_t)(4 * c + j)]), w,
-                                            sum[i * blocks + b]);
-        }
-    }
+    for (int p = 0; p < n; p++)
+        fetch_ahead(stretch_codes(t, p, k, bits), STRETCH * PANEL * bits / 8);
+    UNROLLED
+    for (int c = 0; c < 8; c++)
+        UNROLLED
+        for (int j = 0; j < 4; j++)
+            UNROLLED
+            for (int p = 0; p < n; p++) {
+                const w64 raw = w_load(stretch_codes(t, p, k, bits) + 64 * (bits == 8 ? c : c % 4));
+                const v16 w = bits == 8 ? w_byte(raw, j) : w_nibble(raw, 2 * j + c / 4, table);
+                v16 *s = sum + p * m * blocks + c * blocks / 8;
+                UNROLLED
+                for (int i = 0; i < m; i++)
+                    s[i * blocks] = v_fma(v_set1(x[(size_t)(4 * c + j) * lanes + (size_t)i]), w, s[i * blocks]);
+            }
 }
 
-/* m rows against a panel; m, bits, blocks (of a stretch), minima and int8 are constants after inlining. */
-INLINE void packed_rows_tile(const struct packed_tile *t, const int m, const int bits, const int blocks,
+enum { PACKED_N = 4 };          /* panels that a single row meets side by side */
+
+/* m rows against n panels; m, n (one of them 1), bits, blocks (of a stretch), minima and int8 are constants after
+ * inlining. */
+INLINE void packed_rows_tile(const struct packed_tile *t, const int m, const int n, const int bits, const int blocks,
                              const bool minima, const bool int8)
 {
+    enum { MOST = (int)PACKED_M > (int)PACKED_N ? (int)PACKED_M : (int)PACKED_N };
     const struct packed *p = t->p;
-    const v16 back = v_set1(bits == 8 && !int8 ? PACKED_BYTE_SCALE : 1);
+    const size_t stretches = (size_t)(p->K / STRETCH), scaled = (size_t)(SCALED * blocks / n * PANEL);
     float scale[SCALED * 2 * PANEL], minus_min[SCALED * 2 * PANEL];
     float levels[16];
     for (int i = 0; i < 16; i++)
         levels[i] = (float)(i - p->f.center);
     const w_table table = w_table_load(levels);
-    v16 acc[PACKED_M];
-    for (int i = 0; i < m; i++)
+    v16 acc[MOST];
+    for (int i = 0; i < m * n; i++)
         acc[i] = v_set1(0);
-    for (int first = 0; first < p->K; first += SCALED * STRETCH) {
-        const int end = first + SCALED * STRETCH < p->K ? first + SCALED * STRETCH : p->K;
-        work_out_scales(p, t->panel, first, end, scale, minus_min);
+    for (int first = 0; first < p->K; first += SCALED / n * STRETCH) {
+        const int end = first + SCALED / n * STRETCH < p->K ? first + SCALED / n * STRETCH : p->K;
+        for (int i = 0; i < n; i++)
+            work_out_scales(p, t->panel + (size_t)i * p->panel_bytes, first, end, scale + (size_t)i * scaled,
+                            minus_min + (size_t)i * scaled);
         for (int k = first, s = 0; k < end; k += STRETCH, s += blocks) {
-            i16 whole[PACKED_M * 2];
-            v16 part[PACKED_M * 2];
+            const size_t stretch = (size_t)(k / STRETCH);
+            i16 whole[MOST * 2];
+            v16 part[MOST * 2];
             if (int8)
-                whole_stretch(t, k, whole, m, bits, blocks);
+                whole_stretch(t, k, whole, m, n, bits, blocks);
             else
-                float_stretch(t, k, table, part, m, bits, blocks);
+                float_stretch(t, k, table, part, m, n, bits, blocks);
+            const float *x_scale = int8 ? t->rows->scale + row_part(t->rows, t->m, stretches, stretch) : NULL;
             for (int b = 0; b < blocks; b++) {
-                v16 d = v_load(scale + (s + b) * PANEL);
-                if (bits == 8 && !int8)
-                    d = v_mul(d, back);
-                const size_t stretch = (size_t)(k / STRETCH), n = (size_t)(p->K / STRETCH);
-                const float *x_scale = t->rows->scale + row_part(t->rows, t->m, n, stretch);
-                const float *x_sum = t->rows->sum + row_part(t->rows, t->m, n * (size_t)blocks,
-                                                             stretch * (size_t)blocks + (size_t)b);
-                for (int i = 0; i < m; i++) {
-                    if (int8)
-                        acc[i] = v_fma(v_from_i(whole[i * blocks + b]), v_mul(d, v_set1(x_scale[i])), acc[i]);
-                    else
-                        acc[i] = v_fma(part[i * blocks + b], d, acc[i]);
+                const float *x_sum = minima ? t->rows->sum + row_part(t->rows, t->m, stretches * (size_t)blocks,
+                                                                      stretch * (size_t)blocks + (size_t)b) : NULL;
+                for (int i = 0; i < m * n; i++) {
+                    const size_t at = (size_t)(i / m) * scaled + (size_t)(s + b) * PANEL;
+                    v16 d = v_load(scale + at);
+                    if (bits == 8 && !int8)
+                        d = v_mul(d, v_set1(PACKED_BYTE_SCALE));
+                    acc[i] = int8 ? v_fma(v_from_i(whole[i * blocks + b]), v_mul(d, v_set1(x_scale[i % m])), acc[i])
+                                  : v_fma(part[i * blocks + b], d, acc[i]);
                     if (minima)
-                        acc[i] = v_fma(v_load(minus_min + (s + b) * PANEL), v_set1(x_sum[i]), acc[i]);
+                        acc[i] = v_fma(v_load(minus_min + at), v_set1(x_sum[i % m]), acc[i]);
                 }
             }
         }
     }
-    for (int i = 0; i < m; i++)
-        put_row(t, i, acc[i]);
+    for (int i = 0; i < m * n; i++)
+        put_row(t, i / m, i % m, acc[i]);
 }
 
-INLINE void packed_rows_all(struct packed_tile t, int M, const int bits, const int blocks, const bool minima,
-                            const bool int8)
+INLINE void packed_rows_all(struct packed_tile t, int M, int n_panels, const int bits, const int blocks,
+                            const bool minima, const bool int8)
 {
-    for (; M >= PACKED_M; M -= PACKED_M, t.m += PACKED_M)
-        packed_rows_tile(&t, PACKED_M, bits, blocks, minima, int8);
-    if (PACKED_M > 4 && M >= 4) {
-        packed_rows_tile(&t, 4, bits, blocks, minima, int8);
-        M -= 4, t.m += 4;
+    if (M == 1 && n_panels == PACKED_N) {
+        packed_rows_tile(&t, 1, PACKED_N, bits, blocks, minima, int8);
+        return;
     }
-    if (PACKED_M > 2 && M >= 2) {
-        packed_rows_tile(&t, 2, bits, blocks, minima, int8);
-        M -= 2, t.m += 2;
+    const struct packed_tile first = t;
+    for (int p = 0; p < n_panels; p++) {
+        int left = M;
+        t = first;
+        t.panel += (size_t)p * t.p->panel_bytes;
+        t.out += p * PANEL;
+        for (; left >= PACKED_M; left -= PACKED_M, t.m += PACKED_M)
+            packed_rows_tile(&t, PACKED_M, 1, bits, blocks, minima, int8);
+        if (PACKED_M > 4 && left >= 4) {
+            packed_rows_tile(&t, 4, 1, bits, blocks, minima, int8);
+            left -= 4, t.m += 4;
+        }
+        if (PACKED_M > 2 && left >= 2) {
+            packed_rows_tile(&t, 2, 1, bits, blocks, minima, int8);
+            left -= 2, t.m += 2;
+        }
+        if (left)
+            packed_rows_tile(&t, 1, 1, bits, blocks, minima, int8);
     }
-    if (M)
-        packed_rows_tile(&t, 1, bits, blocks, minima, int8);
 }
 
 /* One copy of the tile for each form. */
 #define FORM(name, bits, blocks, minima, int8)                                  \
-    static void name(struct packed_tile t, int M)                               \
+    static void name(struct packed_tile t, int M, int n_panels)                 \
     {                                                                           \
-        packed_rows_all(t, M, bits, blocks, minima, int8);                      \
+        packed_rows_all(t, M, n_panels, bits, blocks, minima, int8);            \
     }
 FORM(whole_4_1, 4, 1, false, true) FORM(whole_4_1_min, 4, 1, true, true)
 FORM(whole_4_2, 4, 2, false, true) FORM(whole_4_2_min, 4, 2, true, true)
@@ -264,22 +308,26 @@ FORM(float_8_2, 8, 2, false, false)
 #include "engine/packed_amx.h"
 #endif
 
-static void packed_gemm(const struct packed *p, int panel, const struct packed_rows *rows, int m, int M, float *out,
-                        size_t out_stride)
+static void packed_gemm(const struct packed *p, int panel, int n_panels, const struct packed_rows *rows, int m, int M,
+                        float *out, size_t out_stride)
 {
-    static void (*const forms[2][2][2][2])(struct packed_tile, int) = {     /* [int8][8 bits][2 blocks][minima] */
+    static void (*const forms[2][2][2][2])(struct packed_tile, int, int) = {    /* [int8][8 bits][2 blocks][minima] */
         {{{float_4_1, float_4_1_min}, {float_4_2, float_4_2_min}}, {{float_8_1, float_8_1_min}, {float_8_2, NULL}}},
         {{{whole_4_1, whole_4_1_min}, {whole_4_2, whole_4_2_min}}, {{whole_8_1, whole_8_1_min}, {whole_8_2, NULL}}},
     };
     struct packed_tile t = {.p = p, .panel = p->data + (size_t)panel * p->panel_bytes, .rows = rows, .m = m,
-                                  .out = out, .out_stride = out_stride};
+                            .out = out, .out_stride = out_stride};
 #ifdef PACKED_AMX
     const bool worth = rows->q && M >= AMX_LEAST_ROWS && p->K % (AMX_AHEAD * STRETCH) == 0;
     const int tiled = worth ? M / AMX_ROWS * AMX_ROWS : 0;
-    if (tiled)
-        amx_panel(&t, tiled);
+    for (int i = 0; tiled && i < n_panels; i++) {
+        struct packed_tile one = t;
+        one.panel += (size_t)i * p->panel_bytes;
+        one.out += i * PANEL;
+        amx_panel(&one, tiled);
+    }
     t.m += tiled;
     M -= tiled;
 #endif
-    forms[rows->q != NULL][p->f.bits == 8][p->f.block == 16][p->f.minima](t, M);
+    forms[rows->q != NULL][p->f.bits == 8][p->f.block == 16][p->f.minima](t, M, n_panels);
 }
