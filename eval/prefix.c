@@ -221,7 +221,8 @@ static struct entry *find(struct prefix_store *p, const struct prefix_prompt *pr
     do {
         found = NULL;
         hash_start(&h, p, prompt);
-        qsort(p->entry, (size_t)p->n_entries, sizeof *p->entry, by_length);
+        if (p->n_entries)
+            qsort(p->entry, (size_t)p->n_entries, sizeof *p->entry, by_length);
         for (int i = 0; i < p->n_entries && p->entry[i].n < prompt->n; i++) {
             if (i == 0 || p->entry[i].n != p->entry[i - 1].n)
                 hash_key(&h, p->entry[i].n, key);
