@@ -6,13 +6,16 @@
 
 #include <stdlib.h>
 
-enum { N = 37, K = 2304, M = 53 };      /* the last panel is not whole; more stretches than are scaled at a time */
+enum { N = 37, K = 2304, M = 37 };      /* the last panel is not whole; more stretches than are scaled at a time */
 
 static const char *const types[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
                                     "IQ4_NL", "IQ4_XS"};
 enum { N_TYPES = sizeof types / sizeof *types };
 static const char *const names[] = {"generic", "avx2", "avx512", "avx512vnni", "amx", "neon", "neon_dot"};
 enum { N_NAMES = sizeof names / sizeof *names };
+
+static const int splits[] = {1, 3, 6, 13, M};       /* rows at a time; the matrix unit takes 32 and more */
+enum { N_SPLITS = sizeof splits / sizeof *splits };
 
 static uint64_t state = 1;
 
@@ -81,7 +84,8 @@ static void check_bits(const char *type, const struct packed *p, const float *x,
     for (int i = 0; i < N_NAMES; i++) {
         const struct kernels *k = kernels_find(names[i]);
         struct pool *pool = pool_new(2);
-        for (int rows = 1; k && rows <= M; rows += 1 + rows / 4) {
+        for (int s = 0; k && s < N_SPLITS; s++) {
+            const int rows = splits[s];
             memset(got, 0, sizeof got);
             for (int m = 0; m < M; m += rows)
                 packed_linear(p, k, pool, int8, x + m * K, K, M - m < rows ? M - m : rows, got + m * N, N);
