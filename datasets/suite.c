@@ -116,7 +116,9 @@ static int take_suite(struct suite *s, const cJSON *o, const char *root, const c
             s->n_tasks--;
         }
     }
-    return s->n_tasks ? 0 : err_input(e, "%s: none of its data sets is under %s", where, root ? root : ".");
+    const char *all = s->missing.data ? s->missing.data : "";
+    return s->n_tasks ? 0 : err_input(e, "%s: none of its data sets is there; %.*s", where,
+                                      (int)strcspn(all, "\n"), all);
 }
 
 static const struct builtin_suite *builtin(const char *name)
