@@ -129,9 +129,8 @@ static int read_response(const cJSON *response, struct remote_answer *a, struct 
     struct text body = {0};
     json_print(&body, response);
     remote_start(&reply);
-    int failed = remote_take(&reply, body.data, body.len, e) || remote_finish(&reply, a, e) ? -1 : 0;
-    if (failed)
-        remote_drop(&reply);
+    const int failed = remote_take(&reply, body.data, body.len, e) || remote_finish(&reply, a, e) ? -1 : 0;
+    remote_drop(&reply);
     text_free(&body);
     return failed;
 }
